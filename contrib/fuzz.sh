@@ -1,0 +1,34 @@
+#!/bin/sh
+# Fuzzes: builds tests/fuzz/ with clang, libFuzzer and the sanitizers below build/fuzz, runs each fuzzer for a while from the
+# inputs in tests/fuzz/corpus. New inputs stay in build/fuzz/corpus; the one that fails is named and belongs, cut down, into
+# tests/fuzz/corpus/NAME with the fix.
+#
+# usage: contrib/fuzz.sh [SECONDS [NAME...]]      60 seconds each, all of them
+# CC, BUILD_DIR   instead of clang, build/fuzz
+set -u
+cd "$(dirname "$0")/.." || exit 1
+top=$PWD
+build=${BUILD_DIR:-$top/build/fuzz}
+seconds=${1:-60}
+[ $# -gt 0 ] && shift
+[ $# -gt 0 ] || set -- $(sed -n 's|.*/fuzz/fuzz_\([a-z0-9_]*\).*\\$|\1|p; s|.*/fuzz/fuzz_\([a-z0-9_]*\)$|\1|p' tests/local.mk | sort -u)
+
+[ -x configure ] || autoreconf -fi || exit 1
+mkdir -p "$build" && cd "$build" || exit 1
+[ -e Makefile ] ||
+	"$top/configure" -q CC="${CC:-clang}" CFLAGS='-O1 -g' --enable-fuzzing --enable-sanitizers=address,undefined || exit 1
+failed=
+for name; do
+	make -s -j"$(nproc)" "tests/fuzz/fuzz_$name" || exit 1
+	mkdir -p "corpus/$name"
+	seeds=$(sed "s|^.|$top/tests/data/&|" "$top/tests/fuzz/corpus/$name/SEEDS" 2>/dev/null)
+	# shellcheck disable=SC2086
+	[ -z "$seeds" ] || cp -n $(ls -S $seeds | tail -n 40) "corpus/$name/" 2>/dev/null
+	echo "== $name, $seconds s"
+	"tests/fuzz/fuzz_$name" -max_total_time="$seconds" -max_len=65536 -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+		-verbosity=0 -artifact_prefix="$build/$name-" "corpus/$name" "$top/tests/fuzz/corpus/$name" || failed="$failed $name"
+done
+[ -z "$failed" ] || {
+	echo "failed:$failed"
+	exit 1
+}

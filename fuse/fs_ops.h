@@ -1,0 +1,63 @@
+/* The filesystem operations: libfuse's low-level API over the virtual tree. */
+#ifndef SF_FUSE_FS_OPS_H
+#define SF_FUSE_FS_OPS_H
+
+#define FUSE_USE_VERSION 312
+#include <fuse_lowlevel.h>
+#include <pthread.h>
+#include "fuse/open_table.h"
+#include "tool/session.h"
+
+/* Requests of 1 MiB; the same number as a mount option, which libfuse compares. */
+#define SF_FS_MAX_READ 1048576
+#define SF_FS_MAX_READ_OPTION "max_read=1048576"
+
+/* Kernel timeouts inside a checkpoint, seconds: nothing in it ever changes. */
+#define SF_FS_FOREVER 1e8
+
+struct sf_parked;
+
+/* One mount. Fields without a lock are set before the first request and then only read. */
+struct sf_fs {
+	struct sf_session *s;
+	uid_t uid;
+	gid_t gid;
+	mode_t umask;
+	double timeout;        /* of entries and attributes, seconds */
+	struct sf_open_table open;
+	bool passthrough;      /* the kernel agreed to serve shards/ itself (kernel_init.h) */
+	int session_fd;
+	_Atomic bool closed;   /* the device is: replies are dropped */
+	int ready_fd;          /* one byte is written when the kernel's INIT was answered; -1 afterwards */
+	struct {
+		pthread_mutex_t m;
+		pthread_cond_t c;
+		struct sf_parked *first; /* reads that wait: cancelled when the mount ends */
+		unsigned n;
+		unsigned preparing;      /* sizing tasks under way */
+		bool ending;
+	} locked;
+};
+
+extern const struct fuse_lowlevel_ops sf_fs_ops;
+
+/* Ends what is parked and waits for its replies; what would be parked from now on is refused. */
+void sf_fs_drain(struct sf_fs *fs);
+/* Waits for the sizing that is under way: at most until its reads' deadlines. Their replies find the device closed. */
+void sf_fs_wait(struct sf_fs *fs);
+
+/* fs_read.c: answered in the calling thread when it need not wait, else parked and answered by whoever completes it. */
+void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+
+/* An open file: what fi->fh points to. */
+struct sf_handle {
+	struct sf_vfile *file; /* NULL for a live file */
+	char *text;            /* a live file's content as of its opening */
+	size_t text_len;
+	uint64_t size;
+};
+
+/* The errno a client sees for one of our codes (style.md, Errors). */
+int sf_fs_errno(int code);
+
+#endif

@@ -1,0 +1,221 @@
+#include "config.h"
+#include <stdatomic.h>
+#include <time.h>
+#include <string.h>
+#include <stdlib.h>
+#include "base/mem.h"
+#include "base/log.h"
+#include "fuse/fs_ops.h"
+
+/*
+ * A read that could not be answered at once. In fs->locked's list from before its submission to its reply. Two hold it, the one who
+ * submits and the one who replies, so that the first may still look at it when submission came back.
+ */
+struct sf_parked {
+	_Atomic unsigned refs;
+	_Atomic bool interrupted;
+	struct sf_read rd;
+	struct sf_fs *fs;
+	struct sf_vfile *file; /* a reference: the handle may be released while the read waits */
+	fuse_req_t req;
+	struct sf_parked *prev, *next;
+};
+
+int sf_fs_errno(int code)
+{
+	switch (code) {
+	case -EBADMSG:
+	case -ENOTSUP:
+	case -E2BIG:
+	case -ETIMEDOUT:
+	case -EFAULT:
+		return EIO;
+	case -ECANCELED:
+		return EINTR;
+	default:
+		return code < 0 ? -code : 0;
+	}
+}
+
+static void count_error(struct sf_fs *fs, const struct sf_read *rd, int r)
+{
+	struct sf_counters *c = &fs->s->io.counters;
+	if (r == -ECANCELED)
+		return; /* the client's own wish */
+	atomic_fetch_add_explicit(&c->errors, 1, memory_order_relaxed);
+	if (r == -ESTALE)
+		atomic_fetch_add_explicit(&c->stale, 1, memory_order_relaxed);
+	sf_log(fs->s->io.log, SF_LOG_ERROR, "read of %llu bytes at %llu: %s", (unsigned long long)rd->len,
+	       (unsigned long long)rd->off, rd->err.msg[0] ? rd->err.msg : strerror(-r));
+}
+
+static void reply(struct sf_fs *fs, fuse_req_t req, struct sf_read *rd, int r)
+{
+	if (r < 0) {
+		count_error(fs, rd, r);
+		fuse_reply_err(req, sf_fs_errno(r));
+		return;
+	}
+	/*
+	 * Some of the iovecs may point into a mapped shard. If it was truncated since the check the kernel's copy meets EFAULT
+	 * and ends the request with EIO itself; there is nothing to reply any more.
+	 */
+	int sent = fuse_reply_iov(req, rd->iov, rd->niov);
+	if (sent == -EFAULT)
+		sf_log(fs->s->io.log, SF_LOG_ERROR, "read at %llu: a shard was truncated while it was read",
+		       (unsigned long long)rd->off);
+}
+
+static void interrupted(fuse_req_t req, void *data)
+{
+	struct sf_parked *p = data;
+	(void)req;
+	atomic_store(&p->interrupted, true);
+	atomic_thread_fence(memory_order_seq_cst); /* either the cancel finds the read submitted, or park() finds the flag */
+	sf_read_cancel(p->fs->s->reader, &p->rd);
+}
+
+static void parked_unref(struct sf_parked *p)
+{
+	struct sf_fs *fs = p->fs;
+
+	if (atomic_fetch_sub(&p->refs, 1) != 1)
+		return;
+	sf_read_release(&p->rd);
+	sf_vfile_unref(p->file);
+	free(p);
+	pthread_mutex_lock(&fs->locked.m);
+	if (--fs->locked.n == 0)
+		pthread_cond_broadcast(&fs->locked.c);
+	pthread_mutex_unlock(&fs->locked.m);
+}
+
+/* Called by whoever completed the last byte: a pool thread or the deadline's. */
+static void parked_done(struct sf_read *rd, int r)
+{
+	struct sf_parked *p = rd->priv;
+	struct sf_fs *fs = p->fs;
+
+	/* From here no interrupt can reach the read; waits for one that is being delivered. */
+	fuse_req_interrupt_func(p->req, NULL, NULL);
+	reply(fs, p->req, rd, r);
+
+	pthread_mutex_lock(&fs->locked.m);
+	*(p->prev ? &p->prev->next : &fs->locked.first) = p->next;
+	if (p->next)
+		p->next->prev = p->prev;
+	pthread_mutex_unlock(&fs->locked.m);
+
+	parked_unref(p);
+}
+
+static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64_t off, uint64_t len)
+{
+	struct sf_parked *p = calloc(1, sizeof(*p));
+	bool ending = false;
+
+	if (!p) {
+		fuse_reply_err(req, ENOMEM);
+		return;
+	}
+	p->refs = 2;
+	p->fs = fs;
+	p->req = req;
+	p->file = sf_vfile_ref(file);
+	p->rd = (struct sf_read){ .emit = sf_vfile_emit, .arg = file, .off = off, .len = len, .done = parked_done, .priv = p };
+
+	pthread_mutex_lock(&fs->locked.m);
+	ending = fs->locked.ending;
+	if (!ending) {
+		p->next = fs->locked.first;
+		if (p->next)
+			p->next->prev = p;
+		fs->locked.first = p;
+		fs->locked.n++;
+	}
+	pthread_mutex_unlock(&fs->locked.m);
+	if (ending) {
+		fuse_reply_err(req, EIO);
+		sf_vfile_unref(p->file);
+		free(p);
+		return;
+	}
+	atomic_fetch_add_explicit(&fs->s->io.counters.parked, 1, memory_order_relaxed);
+	/* before submit, which may reply and end req; an interrupt that comes in between finds nothing to cancel yet */
+	fuse_req_interrupt_func(req, interrupted, p);
+	sf_read_submit(fs->s->reader, &p->rd);
+	atomic_thread_fence(memory_order_seq_cst);
+	if (atomic_load(&p->interrupted))
+		sf_read_cancel(fs->s->reader, &p->rd);
+	parked_unref(p);
+}
+
+void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+{
+	struct sf_fs *fs = fuse_req_userdata(req);
+	struct sf_handle *h = (struct sf_handle *)(uintptr_t)fi->fh;
+	uint64_t at = (uint64_t)off;
+	(void)ino;
+
+	if (!h->file) {
+		if (at >= h->text_len)
+			fuse_reply_buf(req, NULL, 0);
+		else
+			fuse_reply_buf(req, h->text + at, SF_MIN(size, h->text_len - at));
+		return;
+	}
+	if (at >= h->size || size == 0) {
+		fuse_reply_buf(req, NULL, 0);
+		return;
+	}
+
+	uint64_t len = SF_MIN((uint64_t)size, h->size - at);
+	struct sf_counters *c = &fs->s->io.counters;
+	atomic_fetch_add_explicit(&c->read_requests, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->read_bytes, len, memory_order_relaxed);
+
+	struct sf_read rd = { .emit = sf_vfile_emit, .arg = h->file, .off = at, .len = len };
+	int r = sf_read_try(fs->s->reader, &rd);
+	if (r == -EAGAIN) {
+		sf_read_release(&rd);
+		park(fs, req, h->file, at, len);
+		return;
+	}
+	reply(fs, req, &rd, r);
+	sf_read_release(&rd);
+}
+
+static void wait_locked(struct sf_fs *fs, long ms)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_nsec += ms * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_cond_timedwait(&fs->locked.c, &fs->locked.m, &until);
+}
+
+void sf_fs_drain(struct sf_fs *fs)
+{
+	pthread_mutex_lock(&fs->locked.m);
+	fs->locked.ending = true;
+	while (fs->locked.n) {
+		/* none can be freed while the list holds it and we hold the lock; cancel only marks and wakes. Again each round: one
+		 * that was about to be submitted could not be cancelled yet */
+		for (struct sf_parked *p = fs->locked.first; p; p = p->next)
+			sf_read_cancel(fs->s->reader, &p->rd);
+		wait_locked(fs, 2);
+	}
+	pthread_mutex_unlock(&fs->locked.m);
+}
+
+void sf_fs_wait(struct sf_fs *fs)
+{
+	pthread_mutex_lock(&fs->locked.m);
+	while (fs->locked.preparing)
+		pthread_cond_wait(&fs->locked.c, &fs->locked.m);
+	pthread_mutex_unlock(&fs->locked.m);
+}

@@ -1,0 +1,30 @@
+# The program `shardfuse`: the verbs of src/cli and the mount.
+bin_PROGRAMS += shardfuse
+shardfuse_SOURCES = %D%/main.c
+
+# What libfuse's versions lack is another file with the same symbols.
+if HAVE_FUSE
+# A convenience library, so that tests/fuse can serve a mount whose store is slow or fails.
+noinst_LTLIBRARIES += libsffuse.la
+libsffuse_la_SOURCES = \
+	%D%/fs_ops.c \
+	%D%/fs_read.c \
+	%D%/mount.c \
+	%D%/mount_options.c \
+	%D%/mountpoint.c \
+	%D%/open_table.c \
+	%D%/serve.c \
+	%D%/status.c \
+	%D%/umount.c
+if HAVE_FUSE_CUSTOM_IO
+libsffuse_la_SOURCES += %D%/kernel_init.c
+else
+libsffuse_la_SOURCES += %D%/kernel_init_none.c
+endif
+shardfuse_LDADD = libsffuse.la libsf.la $(FUSE_LIBS) $(SF_LIBS)
+else
+shardfuse_SOURCES += %D%/mount_none.c
+shardfuse_LDADD = libsf.la $(SF_LIBS)
+endif
+EXTRA_DIST += %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
+	%D%/serve.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

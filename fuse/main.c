@@ -1,0 +1,17 @@
+/* The program: `shardfuse VERB …`, `shardfuse SOURCE MOUNTPOINT`, mount.shardfuse. */
+#include "config.h"
+#include <string.h>
+#include "base/mem.h"
+#include "fuse/mount.h"
+
+int main(int argc, char **argv)
+{
+	static const struct sf_cmd *const ours[] = { &sf_cmd_mount, &sf_cmd_umount, &sf_cmd_status };
+	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+	const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "shardfuse";
+
+	if (strncmp(name, "mount.", 6) == 0)
+		return sf_mount_helper(argc, argv);
+	int code = sf_cli_main(argc, argv, ours, SF_ARRAY_LEN(ours));
+	return code >= 0 ? code : sf_cli_run(&sf_cmd_mount, argc, argv);
+}

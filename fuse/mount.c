@@ -1,0 +1,230 @@
+#include "config.h"
+#include <string.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <syslog.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "fuse/mount.h"
+#include "fuse/mount_options.h"
+#include "fuse/mountpoint.h"
+
+/* How the daemon tells its parent: one byte when the mount answers; the pipe's end without it means failure. */
+struct daemon {
+	int ready_fd; /* -1 in the foreground */
+};
+
+static void log_syslog(void *arg, enum sf_log_level level, const char *line)
+{
+	static const int priority[] = { LOG_ERR, LOG_WARNING, LOG_INFO, LOG_DEBUG };
+	(void)arg;
+	syslog(priority[level], "%s", line);
+}
+
+/*
+ * Fork before any thread, any library state, any file: what the child makes is the child's. The parent waits for the byte, so it
+ * exits 0 only when the mount answers, and with the child's code when it failed. Returns in the child.
+ */
+static int go_to_background(struct daemon *d, int failed_code)
+{
+	int fd[2], status = 0;
+	char byte;
+
+	if (pipe2(fd, O_CLOEXEC) < 0)
+		return -errno;
+	pid_t pid = fork();
+	if (pid < 0)
+		return -errno;
+	if (pid == 0) {
+		/* what else was inherited may be a lock or a pipe somebody waits for the end of */
+		if (fd[1] != 3 && dup3(fd[1], 3, O_CLOEXEC) < 0)
+			_exit(failed_code);
+		close_range(4, ~0U, 0);
+		setsid();
+		d->ready_fd = 3;
+		return 0;
+	}
+	close(fd[1]);
+	ssize_t n;
+	do
+		n = read(fd[0], &byte, 1);
+	while (n < 0 && errno == EINTR);
+	if (n == 1)
+		_exit(0);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (!WIFEXITED(status))
+		fprintf(stderr, "shardfuse: the daemon was ended by signal %d\n", WTERMSIG(status));
+	_exit(WIFEXITED(status) && WEXITSTATUS(status) ? WEXITSTATUS(status) : failed_code);
+}
+
+static void serving(void *arg)
+{
+	struct daemon *d = arg;
+
+	if (d->ready_fd < 0)
+		return;
+	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+	if (null >= 0) {
+		/* whoever waits for our output to end (a pipe, a terminal) must not wait for the mount to end */
+		dup2(null, 0);
+		dup2(null, 1);
+		dup2(null, 2);
+		close(null);
+	}
+	ssize_t n = write(d->ready_fd, "", 1);
+	(void)n; /* the parent is gone: the mount works all the same */
+	close(d->ready_fd);
+	d->ready_fd = -1;
+}
+
+/* A path that must survive the daemon's chdir; what it names need not be there. */
+static int make_absolute(const char **path, struct sf_error *err)
+{
+	SF_FREE char *cwd = NULL;
+	char *full;
+
+	if (!*path || **path == '/' || strstr(*path, "://"))
+		return 0;
+	cwd = getcwd(NULL, 0);
+	if (!cwd)
+		return sf_fail_errno(err, "the current directory");
+	if (asprintf(&full, "%s/%s", cwd, *path) < 0)
+		return sf_fail(err, -ENOMEM, "'%s'", *path);
+	*path = full; /* kept until the program ends */
+	return 0;
+}
+
+static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common, const char *source, const char *where,
+			   int failed_code, struct sf_error *err)
+{
+	struct sf_serve_options serve;
+	struct sf_session s = { 0 };
+	struct daemon d = { -1 };
+	SF_FREE char *mountpoint = NULL;
+	SF_FREE char *fuse_options = NULL;
+	sigset_t block;
+	int r;
+
+	common->log.arg = common; /* a copy of what was initialised */
+	common->hold_hf = true;
+	r = make_absolute(&common->view.hf_files, err);
+	if (r >= 0)
+		r = make_absolute(&common->log_file, err);
+	if (r >= 0)
+		r = sf_mountpoint_prepare(where, &mountpoint, err);
+	if (r < 0)
+		return r;
+	if (!o->foreground) {
+		r = go_to_background(&d, failed_code);
+		if (r < 0)
+			return sf_fail(err, r, "cannot go into the background: %s", strerror(-r));
+	}
+	/* every thread inherits this: signals that end us are read from a descriptor by serve */
+	sigemptyset(&block);
+	sigaddset(&block, SIGTERM);
+	sigaddset(&block, SIGINT);
+	sigaddset(&block, SIGHUP);
+	sigaddset(&block, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &block, NULL);
+
+	r = sf_session_open(&s, common, source, err);
+	if (r < 0)
+		return r;
+	SF_FREE char *shown = strdup(s.store->source);
+	r = shown ? sf_mount_options_serve(o, shown, &serve, &fuse_options, err) : sf_fail(err, -ENOMEM, "mount");
+	if (r >= 0) {
+		serve.mountpoint = mountpoint;
+		serve.fuse_options = fuse_options;
+		if (!o->foreground) {
+			if (chdir("/") < 0)
+				r = sf_fail_errno(err, "/");
+			if (!common->log_file) {
+				openlog("shardfuse", LOG_PID, LOG_DAEMON);
+				common->log.write = log_syslog;
+			}
+		}
+	}
+	if (r >= 0)
+		r = sf_serve(&s, &serve, serving, &d, err);
+	sf_session_close(&s);
+	return r;
+}
+
+static int run_mount(const void *opt, const struct sf_common *given, int argc, char **argv)
+{
+	struct sf_mount_options o = *(const struct sf_mount_options *)opt;
+	struct sf_common common = *given;
+	struct sf_error err = SF_ERROR_INIT;
+	(void)argc;
+
+	if (sf_mount_options_apply(&o, &common, &err) < 0)
+		return sf_cli_error(SF_EXIT_USAGE, &err);
+	if (mount_and_serve(&o, &common, argv[0], argv[1], SF_EXIT_FAILED, &err) < 0)
+		return sf_cli_error(SF_EXIT_FAILED, &err);
+	return SF_EXIT_OK;
+}
+
+const struct sf_cmd sf_cmd_mount = {
+	.name = "mount",
+	.usage = "SOURCE MOUNTPOINT [-o NAME[=VALUE],…]",
+	.about = "show a checkpoint as unsharded files (the verb may be left out)",
+	.example = "shardfuse /ckpt/step1000 /mnt/c && ls /mnt/c\n"
+		   "shardfuse umount /mnt/c",
+	.options = sf_mount_option_table,
+	.words = sf_mount_word_table,
+	.common = true,
+	.view = true,
+	.min_args = 2,
+	.max_args = 2,
+	.opt_size = sizeof(struct sf_mount_options),
+	.run = run_mount,
+};
+
+/* mount(8) calls: mount.shardfuse SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]; exit codes are its own (mount(8), 1 and 32). */
+int sf_mount_helper(int argc, char **argv)
+{
+	enum { MOUNT_USAGE = 1, MOUNT_FAILED = 32 };
+	struct sf_mount_options o = { 0 };
+	struct sf_common common;
+	struct sf_error err = SF_ERROR_INIT;
+	const char **words = calloc((size_t)argc + 1, sizeof(*words));
+	int c, code = MOUNT_FAILED;
+
+	if (!words)
+		return MOUNT_FAILED;
+	o.words.at = words;
+	sf_common_init(&common);
+	while ((c = getopt(argc, argv, "sfnvo:t:")) != -1) {
+		switch (c) {
+		case 's': o.sloppy = true; break;
+		case 'f': o.fake = true; break;
+		case 'v': o.verbose = true; break;
+		case 'n': break;
+		case 't': break;
+		case 'o': words[o.words.n++] = optarg; break;
+		default: code = MOUNT_USAGE; goto out;
+		}
+	}
+	if (argc - optind != 2) {
+		fprintf(stderr, "usage: mount.shardfuse SOURCE MOUNTPOINT [-sfnv] [-o OPTIONS]\n");
+		code = MOUNT_USAGE;
+		goto out;
+	}
+	if (sf_mount_options_apply(&o, &common, &err) < 0)
+		code = sf_cli_error(MOUNT_USAGE, &err);
+	else if (o.fake)
+		code = 0;
+	else if (mount_and_serve(&o, &common, argv[optind], argv[optind + 1], MOUNT_FAILED, &err) < 0)
+		sf_cli_error(MOUNT_FAILED, &err);
+	else
+		code = 0;
+out:
+	sf_common_release(&common);
+	free(words);
+	return code;
+}

@@ -1,0 +1,179 @@
+#include "config.h"
+#include <string.h>
+#include <fnmatch.h>
+#include <grp.h>
+#include <pwd.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "base/buf.h"
+#include "fuse/mount_options.h"
+
+#define AT(field) offsetof(struct sf_mount_options, field)
+
+const struct sf_opt sf_mount_option_table[] = {
+	{ "options", 'o', SF_OPT_STRS, AT(words), NULL, "NAME[=VALUE],…", "mount options: those below, and every long option without its dashes" },
+	{ "foreground", 'f', SF_OPT_FLAG, AT(foreground), NULL, NULL, "stay in the foreground, log to stderr" },
+	{ "debug", 'd', SF_OPT_FLAG, AT(debug), NULL, NULL, "like -f, and every request to stderr" },
+	{ "single", 's', SF_OPT_FLAG, AT(single), NULL, NULL, "one thread for requests" },
+	{ 0 },
+};
+
+const struct sf_opt sf_mount_word_table[] = {
+	{ "allow_other", 0, SF_OPT_FLAG, AT(allow_other), NULL, NULL, "other users may read the mount" },
+	{ "allow_root", 0, SF_OPT_FLAG, AT(allow_root), NULL, NULL, "root may" },
+	{ "auto_unmount", 0, SF_OPT_FLAG, AT(auto_unmount), NULL, NULL, "fusermount3 unmounts when the daemon dies" },
+	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER", "owner of the files (default: who mounts)" },
+	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "their group" },
+	{ "umask", 0, SF_OPT_STR, AT(umask), NULL, "OCTAL", "permission bits taken away" },
+	{ "refresh", 0, SF_OPT_UINT, AT(refresh), NULL, "SECONDS", "how often a run directory is looked at" },
+	{ 0 },
+};
+
+/* What mount(8), fstab and systemd put into -o for everybody. */
+static const char *const ignored[] = {
+	"x-*", "comment=*", "dev", "nodev", "suid", "nosuid", "exec", "noexec", "atime", "noatime", "diratime", "nodiratime",
+	"relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "ro", "rw", "_netdev", "nofail",
+	"auto", "noauto", "user", "user=*", "nouser", "users", "owner", "group", "defaults", "async", "sync", "nonempty", "default_permissions",
+};
+
+static bool is_ignored(const char *word)
+{
+	for (size_t i = 0; i < SF_ARRAY_LEN(ignored); i++)
+		if (fnmatch(ignored[i], word, 0) == 0)
+			return true;
+	return false;
+}
+
+static int apply_word(struct sf_mount_options *o, struct sf_common *common, char *word, struct sf_error *err)
+{
+	const struct sf_opt *const tables[] = { sf_mount_word_table, sf_common_options, sf_view_option_table, NULL };
+	void *const dests[] = { o, common, &common->view };
+
+	if (!*word || is_ignored(word))
+		return 0;
+	int r = sf_options_word(tables, dests, word, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
+	if (o->sloppy)
+		return 0;
+	const char *near = sf_options_near(tables, word, strcspn(word, "="));
+	return sf_fail(err, -EINVAL, near ? "unknown mount option '%s': did you mean %s?" : "unknown mount option '%s' (shardfuse mount --help lists them)",
+		       word, near);
+}
+
+/* Ends the word at its comma, takes "\," for a literal one; returns the rest or NULL. In place. */
+static char *next_word(char *at)
+{
+	char *to = at;
+	for (; *at; at++) {
+		if (at[0] == '\\' && at[1] == ',')
+			at++;
+		else if (*at == ',') {
+			*to = 0;
+			return at + 1;
+		}
+		*to++ = *at;
+	}
+	*to = 0;
+	return NULL;
+}
+
+int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common, struct sf_error *err)
+{
+	for (size_t i = 0; i < o->words.n; i++) {
+		char *at = strdup(o->words.at[i]); /* kept: options point into it */
+		if (!at)
+			return sf_fail(err, -ENOMEM, "options");
+		for (char *rest; at; at = rest) {
+			rest = next_word(at);
+			int r = apply_word(o, common, at, err);
+			if (r < 0)
+				return r;
+		}
+	}
+	if (o->debug)
+		o->foreground = true;
+	return 0;
+}
+
+static int number(const char *s, int base, unsigned long max, unsigned long *ret)
+{
+	char *end;
+	errno = 0;
+	unsigned long v = strtoul(s, &end, base);
+	if (errno || end == s || *end || *s == '-' || v > max)
+		return -EINVAL;
+	*ret = v;
+	return 0;
+}
+
+/* allow_other by an ordinary user needs a word in fuse.conf; fusermount3's own message does not say where. */
+static int check_allow_other(struct sf_error *err)
+{
+	char line[256];
+	bool found = false;
+	FILE *f = geteuid() == 0 ? NULL : fopen("/etc/fuse.conf", "re");
+
+	if (geteuid() == 0)
+		return 0;
+	while (f && !found && fgets(line, sizeof(line), f))
+		found = strncmp(line, "user_allow_other", 16) == 0;
+	if (f)
+		fclose(f);
+	return found ? 0 : sf_fail(err, -EPERM, "allow_other needs the line 'user_allow_other' in /etc/fuse.conf, or root");
+}
+
+int sf_mount_options_serve(const struct sf_mount_options *o, const char *source, struct sf_serve_options *ret, char **ret_fuse_options,
+			   struct sf_error *err)
+{
+	struct sf_serve_options s = { .debug = o->debug, .threads = o->single ? 1 : 0, .uid = getuid(), .gid = getgid() };
+	struct sf_buf words = { .limit = 65536 };
+	unsigned long v;
+
+	if (o->uid) {
+		struct passwd *pw = getpwnam(o->uid);
+		if (!pw && number(o->uid, 10, UINT32_MAX - 1, &v) < 0)
+			return sf_fail(err, -EINVAL, "uid=%s: no such user", o->uid);
+		s.uid = pw ? pw->pw_uid : (uid_t)v;
+	}
+	if (o->gid) {
+		struct group *gr = getgrnam(o->gid);
+		if (!gr && number(o->gid, 10, UINT32_MAX - 1, &v) < 0)
+			return sf_fail(err, -EINVAL, "gid=%s: no such group", o->gid);
+		s.gid = gr ? gr->gr_gid : (gid_t)v;
+	}
+	if (o->umask) {
+		if (number(o->umask, 8, 0777, &v) < 0)
+			return sf_fail(err, -EINVAL, "umask=%s: not an octal number up to 777", o->umask);
+		s.umask = (mode_t)v;
+	}
+	if (o->allow_other || o->allow_root) {
+		int r = check_allow_other(err);
+		if (r < 0)
+			return r;
+	}
+
+	sf_buf_str(&words, "ro,nosuid,nodev,default_permissions,subtype=shardfuse");
+	/* allow_root is libfuse's: allow_other to the kernel, everybody but root and the owner refused by it */
+	if (o->allow_other || o->allow_root)
+		sf_buf_str(&words, o->allow_other ? ",allow_other" : ",allow_root");
+	if (o->auto_unmount)
+		sf_buf_str(&words, ",auto_unmount");
+	/* fsname last, its commas and backslashes escaped as libfuse wants them */
+	sf_buf_str(&words, ",fsname=");
+	for (const char *c = source; *c; c++) {
+		if (*c == ',' || *c == '\\')
+			sf_buf_byte(&words, '\\');
+		sf_buf_byte(&words, (uint8_t)*c);
+	}
+	sf_buf_byte(&words, 0);
+	if (sf_buf_check(&words) < 0) {
+		sf_buf_release(&words);
+		return sf_fail(err, -ENOMEM, "options");
+	}
+	*ret = s;
+	*ret_fuse_options = (char *)words.at;
+	return 0;
+}

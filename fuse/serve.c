@@ -1,0 +1,207 @@
+#include "config.h"
+#include <time.h>
+#include <string.h>
+#include <stdio.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "base/buf.h"
+#include "base/log.h"
+#include "fuse/fs_ops.h"
+#include "fuse/kernel_init.h"
+#include "fuse/mountpoint.h"
+#include "fuse/serve.h"
+
+#define THREADS_MAX 64
+
+/* libfuse prints what went wrong; we want it in our message. Only used while mounting, by one thread. */
+static __thread struct sf_buf *fuse_said;
+
+static void catch_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
+{
+	char line[512];
+	vsnprintf(line, sizeof(line), fmt, ap);
+	if (fuse_said && level <= FUSE_LOG_ERR)
+		sf_buf_str(fuse_said, line);
+	else if (!fuse_said)
+		fputs(line, stderr); /* -d */
+}
+
+struct workers {
+	struct fuse_session *se;
+	pthread_t thread[THREADS_MAX];
+	unsigned n;
+	int ended_fd;         /* a byte per thread that ended: the filesystem was unmounted */
+};
+
+static void *worker(void *arg)
+{
+	struct workers *w = arg;
+	struct fuse_buf buf = { 0 };
+	uint64_t one = 1;
+
+	while (!fuse_session_exited(w->se)) {
+		int n = fuse_session_receive_buf(w->se, &buf);
+		if (n == -EINTR || n == -EAGAIN)
+			continue;
+		if (n <= 0)
+			break; /* unmounted (ENODEV) or aborted */
+		fuse_session_process_buf(w->se, &buf);
+	}
+	free(buf.mem);
+	ssize_t done = write(w->ended_fd, &one, sizeof(one));
+	(void)done;
+	return NULL;
+}
+
+static void wake(int sig)
+{
+	(void)sig; /* only to end a read of the device with EINTR */
+}
+
+static int start_workers(struct workers *w, unsigned n, struct sf_error *err)
+{
+	struct sigaction sa = { .sa_handler = wake };
+
+	sigemptyset(&sa.sa_mask);
+	sigaction(SIGUSR2, &sa, NULL);
+	w->n = 0;
+	for (unsigned i = 0; i < n; i++, w->n++) {
+		int r = pthread_create(&w->thread[i], NULL, worker, w);
+		if (r != 0 && i == 0)
+			return sf_fail(err, -r, "cannot start a thread: %s", strerror(r));
+		if (r != 0)
+			break; /* fewer do as well */
+	}
+	return 0;
+}
+
+/* The threads sit in read(2) of the device, which a lazy unmount with files still open does not end. */
+static void stop_workers(struct workers *w)
+{
+	fuse_session_exit(w->se);
+	for (unsigned i = 0; i < w->n; i++) {
+		struct timespec until;
+		do {
+			pthread_kill(w->thread[i], SIGUSR2);
+			clock_gettime(CLOCK_REALTIME, &until);
+			until.tv_nsec += 5000000;
+			if (until.tv_nsec >= 1000000000) {
+				until.tv_nsec -= 1000000000;
+				until.tv_sec++;
+			}
+		} while (pthread_timedjoin_np(w->thread[i], NULL, &until) != 0);
+	}
+}
+
+void sf_kernel_init_done(struct sf_fs *fs)
+{
+	uint64_t one = 1;
+	ssize_t n = write(fs->ready_fd, &one, sizeof(one));
+	(void)n; /* an eventfd takes it */
+}
+
+/* Until somebody asks us to stop or the mount is gone. Was it ever ready? */
+static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd, const struct sf_serve_options *o,
+			 void (*ready)(void *arg), void *arg)
+{
+	struct pollfd p[3] = {
+		{ .fd = signal_fd, .events = POLLIN },
+		{ .fd = w->ended_fd, .events = POLLIN },
+		{ .fd = fs->ready_fd, .events = POLLIN },
+	};
+	bool was_ready = false;
+
+	while (poll(p, 3, -1) < 0 || !((p[0].revents | p[1].revents) & POLLIN)) {
+		if (p[2].revents & POLLIN) {
+			p[2].fd = -1;
+			sf_mountpoint_readahead(o->mountpoint, 1024);
+			ready(arg);
+			was_ready = true;
+		}
+		p[2].revents = 0;
+	}
+	return was_ready || (p[0].revents & POLLIN);
+}
+
+int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg), void *arg, struct sf_error *err)
+{
+	struct sf_fs fs = { .s = s, .uid = o->uid, .gid = o->gid, .umask = o->umask, .timeout = SF_FS_FOREVER };
+	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
+	struct sf_buf said = { .limit = 4096 };
+	struct workers w = { .ended_fd = -1 };
+	int signal_fd = -1, r;
+	bool mounted = false;
+	sigset_t ending;
+
+	pthread_mutex_init(&fs.locked.m, NULL);
+	pthread_cond_init(&fs.locked.c, NULL);
+	sf_open_table_init(&fs.open);
+	sigemptyset(&ending);
+	sigaddset(&ending, SIGTERM);
+	sigaddset(&ending, SIGINT);
+	sigaddset(&ending, SIGHUP);
+	fs.ready_fd = eventfd(0, EFD_CLOEXEC);
+	w.ended_fd = eventfd(0, EFD_CLOEXEC);
+	signal_fd = signalfd(-1, &ending, SFD_CLOEXEC);
+	if (fs.ready_fd < 0 || w.ended_fd < 0 || signal_fd < 0) {
+		r = sf_fail_errno(err, "cannot set up the event loop");
+		goto out;
+	}
+
+	fuse_set_log_func(catch_fuse_log);
+	fuse_said = &said;
+	r = -ENOMEM;
+	/* max_read: libfuse wants the option and the init operation to say the same */
+	if (fuse_opt_add_arg(&args, "shardfuse") == 0 && fuse_opt_add_arg(&args, "-o") == 0 &&
+	    fuse_opt_add_arg(&args, o->fuse_options) == 0 && fuse_opt_add_arg(&args, "-o" SF_FS_MAX_READ_OPTION) == 0 && (!o->debug || fuse_opt_add_arg(&args, "-d") == 0))
+		w.se = fuse_session_new(&args, &sf_fs_ops, sizeof(sf_fs_ops), &fs);
+	if (w.se && fuse_session_mount(w.se, o->mountpoint) == 0) {
+		mounted = true;
+		r = sf_kernel_init_hook(&fs, w.se, err);
+	} else {
+		sf_buf_cstr(&said);
+		while (said.len && said.at[said.len - 1] == '\n')
+			said.at[--said.len] = 0;
+		r = sf_fail(err, -EIO, "cannot mount on '%s': %s", o->mountpoint, said.len ? (char *)said.at : "fusermount3 says why above");
+	}
+	fuse_said = NULL;
+	if (r < 0)
+		goto out;
+
+	unsigned cores = (unsigned)SF_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
+	unsigned n = o->threads ? o->threads : SF_MIN(SF_MAX(cores * 2, 4u), 16u);
+	r = start_workers(&w, SF_MIN(n, (unsigned)THREADS_MAX), err);
+	if (r < 0)
+		goto out;
+	r = wait_for_end(&fs, &w, signal_fd, o, ready, arg) ?
+		    0 :
+		    sf_fail(err, -EIO, "cannot mount on '%s': the kernel and libfuse did not agree", o->mountpoint);
+	/*
+	 * Answer what waits, let the threads go, and only then unmount: that closes the device under their feet. What came after the
+	 * drain was not parked (ending is set), and the kernel fails what it still holds. Sizing can only be waited for: after.
+	 */
+	sf_fs_drain(&fs);
+	stop_workers(&w);
+out:
+	atomic_store(&fs.closed, true);
+	if (mounted)
+		fuse_session_unmount(w.se);
+	sf_fs_wait(&fs);
+	if (w.se)
+		fuse_session_destroy(w.se);
+	fuse_opt_free_args(&args);
+	sf_buf_release(&said);
+	close(signal_fd);
+	close(w.ended_fd);
+	close(fs.ready_fd);
+	sf_open_table_release(&fs.open);
+	pthread_cond_destroy(&fs.locked.c);
+	pthread_mutex_destroy(&fs.locked.m);
+	return r;
+}

@@ -1,0 +1,52 @@
+#include "config.h"
+#include <stddef.h>
+#include "base/mem.h"
+#include "fuse/mount.h"
+#include "fuse/mountpoint.h"
+
+struct umount_options {
+	bool lazy;
+};
+
+static const struct sf_opt options[] = {
+	{ "lazy", 'z', SF_OPT_FLAG, offsetof(struct umount_options, lazy), NULL, NULL, "take it out of the tree now, end it when nobody uses it any more" },
+	{ 0 },
+};
+
+/* Only what is ours: as root the system call would take any filesystem away. */
+static int unmount(const char *path, bool lazy, struct sf_error *err)
+{
+	SF_FREE char *at = sf_mountpoint_resolve(path);
+
+	if (!at)
+		return sf_fail_errno(err, "'%s'", path);
+	if (!sf_mountpoint_is_ours(at))
+		return sf_fail(err, -EINVAL, "'%s': no shardfuse is mounted there", path);
+	return sf_mountpoint_unmount(at, lazy, err);
+}
+
+static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
+{
+	const struct umount_options *o = opt;
+	int code = SF_EXIT_OK;
+	(void)common;
+
+	for (int i = 0; i < argc; i++) {
+		struct sf_error err = SF_ERROR_INIT;
+		if (unmount(argv[i], o->lazy, &err) < 0)
+			code = sf_cli_error(SF_EXIT_FAILED, &err);
+	}
+	return code;
+}
+
+const struct sf_cmd sf_cmd_umount = {
+	.name = "umount",
+	.usage = "[-z] MOUNTPOINT…",
+	.about = "unmount",
+	.example = "shardfuse umount /mnt/c",
+	.options = options,
+	.min_args = 1,
+	.max_args = -1,
+	.opt_size = sizeof(struct umount_options),
+	.run = run,
+};

@@ -1,0 +1,208 @@
+#include "config.h"
+
+#include <cjson/cJSON.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+
+#define DEPTH_LIMIT 64
+#define INTEGER_LIMIT                                                                            \
+	9007199254740992.0 /* 2^53: from there on doubles skip integers, so it is refused itself \
+	                    */
+
+struct sf_json {
+	cJSON *root;
+};
+
+/*
+ * What cJSON would let through: nesting to 1,000 (its recursion is on a thread's stack), and NULs,
+ * raw or as \u0000, which would cut its strings short without a word.
+ */
+static int check_text(const char *text, size_t len, struct sf_error *err)
+{
+	unsigned depth = 0;
+	bool string = false;
+
+	for (size_t i = 0; i < len; i++) {
+		char c = text[i];
+		if (c == '\0')
+			return sf_fail(err, -EBADMSG, "JSON: a NUL at byte %zu of %zu", i, len);
+		if (string) {
+			if (c == '\\') {
+				if (len - i >= 6 && memcmp(text + i, "\\u0000", 6) == 0)
+					return sf_fail(
+						err, -EBADMSG,
+						"JSON: a string with \\u0000 at byte %zu of %zu", i,
+						len);
+				i++;
+			} else if (c == '"') {
+				string = false;
+			}
+		} else if (c == '"') {
+			string = true;
+		} else if (c == '[' || c == '{') {
+			if (++depth > DEPTH_LIMIT)
+				return sf_fail(err, -E2BIG,
+				               "JSON: nested deeper than %d at byte %zu of %zu",
+				               DEPTH_LIMIT, i, len);
+		} else if ((c == ']' || c == '}') && depth > 0) {
+			depth--;
+		}
+	}
+	return 0;
+}
+
+static bool is_space(char c)
+{
+	return c == ' ' || c == '\t' || c == '\n' || c == '\r';
+}
+
+int sf_json_parse(const char *text, size_t len, struct sf_json **ret, struct sf_error *err)
+{
+	const char *end = text;
+	struct sf_json *j;
+	int r;
+
+	r = check_text(text, len, err);
+	if (r < 0)
+		return r;
+	j = malloc(sizeof(*j));
+	if (!j)
+		return sf_fail(err, -ENOMEM, "JSON: no memory for a document of %zu bytes", len);
+	j->root = len ? cJSON_ParseWithLengthOpts(text, len, &end, 0) : NULL;
+	if (j->root) /* cJSON would allow anything behind the value */
+		while (end < text + len && is_space(*end))
+			end++;
+	if (!j->root || end != text + len) {
+		/* cJSON does not tell a lack of memory from a mistake in the text */
+		r = sf_fail(err, -EBADMSG, "JSON: malformed at byte %zu of %zu",
+		            (size_t)(end - text), len);
+		sf_json_free(j);
+		return r;
+	}
+	*ret = j;
+	return 0;
+}
+
+void sf_json_free(struct sf_json *j)
+{
+	if (!j)
+		return;
+	cJSON_Delete(j->root);
+	free(j);
+}
+
+const struct cJSON *sf_json_root(const struct sf_json *j)
+{
+	return j->root;
+}
+
+/* The last member of that name; cJSON's own lookups take the first, or ignore case. */
+static int get(const struct cJSON *obj, const char *name, const struct cJSON **ret,
+               struct sf_error *err)
+{
+	const struct cJSON *hit = NULL;
+
+	if (!cJSON_IsObject(obj))
+		return sf_fail(err, -EBADMSG, "JSON: '%s' asked of something that is no object",
+		               name);
+	for (const struct cJSON *c = obj->child; c; c = c->next)
+		if (c->string && strcmp(c->string, name) == 0)
+			hit = c;
+	if (!hit)
+		return sf_fail(err, -ENOENT, "JSON: no member '%s'", name);
+	*ret = hit;
+	return 0;
+}
+
+int sf_json_get_str(const struct cJSON *obj, const char *name, const char **ret,
+                    struct sf_error *err)
+{
+	const struct cJSON *item;
+	int r = get(obj, name, &item, err);
+
+	if (r < 0)
+		return r;
+	if (!cJSON_IsString(item))
+		return sf_fail(err, -EBADMSG, "JSON: '%s' is no string", name);
+	*ret = item->valuestring;
+	return 0;
+}
+
+static bool as_u64(const struct cJSON *item, uint64_t *ret)
+{
+	double d = item->valuedouble;
+
+	if (!cJSON_IsNumber(item) || !(d >= 0 && d < INTEGER_LIMIT) || d != (double)(uint64_t)d)
+		return false;
+	*ret = (uint64_t)d;
+	return true;
+}
+
+int sf_json_get_u64(const struct cJSON *obj, const char *name, uint64_t *ret, struct sf_error *err)
+{
+	const struct cJSON *item;
+	int r = get(obj, name, &item, err);
+
+	if (r < 0)
+		return r;
+	if (!as_u64(item, ret))
+		return sf_fail(err, -EBADMSG, "JSON: '%s' is no whole number from 0 to 2^53 - 1",
+		               name);
+	return 0;
+}
+
+int sf_json_get_obj(const struct cJSON *obj, const char *name, const struct cJSON **ret,
+                    struct sf_error *err)
+{
+	const struct cJSON *item;
+	int r = get(obj, name, &item, err);
+
+	if (r < 0)
+		return r;
+	if (!cJSON_IsObject(item))
+		return sf_fail(err, -EBADMSG, "JSON: '%s' is no object", name);
+	*ret = item;
+	return 0;
+}
+
+int sf_json_get_u64s(const struct cJSON *obj, const char *name, uint64_t *ret, size_t max,
+                     struct sf_error *err)
+{
+	const struct cJSON *item;
+	size_t n = 0;
+	int r = get(obj, name, &item, err);
+
+	if (r < 0)
+		return r;
+	if (!cJSON_IsArray(item))
+		return sf_fail(err, -EBADMSG, "JSON: '%s' is no array", name);
+	for (const struct cJSON *c = item->child; c; c = c->next, n++) {
+		uint64_t v;
+		if (n == max)
+			return sf_fail(err, -EBADMSG, "JSON: '%s' has more than %zu elements", name,
+			               max);
+		if (!as_u64(c, &v))
+			return sf_fail(
+				err, -EBADMSG,
+				"JSON: '%s', element %zu is no whole number from 0 to 2^53 - 1",
+				name, n);
+		ret[n] = v;
+	}
+	return (int)n;
+}
+
+const struct cJSON *sf_json_next(const struct cJSON *parent, const struct cJSON *prev)
+{
+	return prev ? prev->next : parent->child;
+}
+
+const char *sf_json_name(const struct cJSON *item)
+{
+	return item->string;
+}
+
+const char *sf_json_str(const struct cJSON *item)
+{
+	return cJSON_IsString(item) ? item->valuestring : NULL;
+}

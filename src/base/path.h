@@ -1,0 +1,38 @@
+/* Names: checks on names from metadata, escapes for file names, terminals and JSON, globs. */
+#ifndef SF_BASE_PATH_H
+#define SF_BASE_PATH_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/buf.h"
+#include "base/error.h"
+
+/* A stored name from metadata: relative, no "..", no "." or empty component, no NUL, ≤ 4096 bytes. 0 or -EBADMSG. */
+int sf_path_check(const char *name, size_t len, struct sf_error *err);
+
+/*
+ * sf_name_encode - a key (or one dot-separated part of it) as a file name component, as design section 3 spells it.
+ *
+ * '/', NUL and '%' become %2F %00 %25, the empty name is "%". If that and @suffix_max bytes pass 255, it is cut at
+ * a character and ended with '~' and 16 hex digits of SHA-256 of the full key. Without the file suffix.
+ */
+void sf_name_encode(struct sf_buf *out, const char *part, size_t part_len, const char *key, size_t key_len,
+		    size_t suffix_max);
+/* The inverse of an encoding that was not cut: false if @name is no encoding. A cut one ("~" + 16 hex) decodes to itself;
+ * the caller looks such names up by hash. */
+bool sf_name_decode(struct sf_buf *out, const char *name, size_t len);
+
+/* Text for a terminal or a log line: control characters and bytes that are not UTF-8 as \xHH, backslash doubled. */
+void sf_escape_text(struct sf_buf *out, const char *s, size_t len);
+/* A JSON string with its quotes; bytes that are not UTF-8 as \udcXX (Python's surrogateescape). */
+void sf_escape_json(struct sf_buf *out, const char *s, size_t len);
+/* fnmatch of Python: * and ? cross dots and slashes, [seq] and [!seq]; lengths, no NUL needed. */
+bool sf_glob_match(const char *pattern, size_t pattern_len, const char *s, size_t len);
+bool sf_utf8_valid(const char *s, size_t len); /* strict: no surrogates, no overlong forms */
+
+#define SF_SHA256_BYTES 32
+/* 0, or -ENOMEM: OpenSSL allocates its context */
+int sf_sha256(const void *p, size_t len, uint8_t digest[SF_SHA256_BYTES]);
+
+#endif

@@ -1,0 +1,105 @@
+#include "config.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#include "base/mem.h"
+#include "base/thread_pool.h"
+
+struct sf_thread_pool {
+	struct {
+		pthread_mutex_t m;
+		pthread_cond_t wake; /* a task came, or the end */
+		struct sf_task *first, **last;
+		bool ending;
+	} locked;
+	unsigned nthreads; /* that run: fewer than asked only while the pool is being made */
+	pthread_t thread[];
+};
+
+static void *work(void *arg)
+{
+	struct sf_thread_pool *pool = arg;
+
+	pthread_setname_np(pthread_self(), "sf-pool");
+	pthread_mutex_lock(&pool->locked.m);
+	for (;;) {
+		struct sf_task *task = pool->locked.first;
+		if (!task) {
+			if (pool->locked.ending)
+				break;
+			pthread_cond_wait(&pool->locked.wake, &pool->locked.m);
+			continue;
+		}
+		pool->locked.first = task->next;
+		if (!task->next)
+			pool->locked.last = &pool->locked.first;
+		pthread_mutex_unlock(&pool->locked.m);
+		task->run(task); /* may free the task: not touched again */
+		pthread_mutex_lock(&pool->locked.m);
+	}
+	pthread_mutex_unlock(&pool->locked.m);
+	return NULL;
+}
+
+int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf_error *err)
+{
+	struct sf_thread_pool *pool;
+	sigset_t all, old;
+	int r = 0;
+
+	if (nthreads == 0)
+		nthreads = 1;
+	pool = malloc(sizeof(*pool) + nthreads * sizeof(pool->thread[0]));
+	if (!pool)
+		return sf_fail(err, -ENOMEM, "thread pool: no memory for %u threads", nthreads);
+	pool->nthreads = 0;
+	pool->locked.first = NULL;
+	pool->locked.last = &pool->locked.first;
+	pool->locked.ending = false;
+	pthread_mutex_init(&pool->locked.m, NULL);
+	pthread_cond_init(&pool->locked.wake, NULL);
+
+	/* Threads inherit the mask: no window in which one takes a signal meant for the program. */
+	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	for (; pool->nthreads < nthreads && !r; pool->nthreads += !r)
+		r = pthread_create(&pool->thread[pool->nthreads], NULL, work, pool);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	if (r) {
+		unsigned got = pool->nthreads;
+		sf_thread_pool_free(pool);
+		errno = r;
+		return sf_fail_errno(err, "thread pool: thread %u of %u", got + 1, nthreads);
+	}
+	*ret = pool;
+	return 0;
+}
+
+void sf_thread_pool_submit(struct sf_thread_pool *pool, struct sf_task *task)
+{
+	task->next = NULL;
+	pthread_mutex_lock(&pool->locked.m);
+	*pool->locked.last = task;
+	pool->locked.last = &task->next;
+	pthread_cond_signal(&pool->locked.wake);
+	pthread_mutex_unlock(&pool->locked.m);
+}
+
+void sf_thread_pool_free(struct sf_thread_pool *pool)
+{
+	if (!pool)
+		return;
+	pthread_mutex_lock(&pool->locked.m);
+	pool->locked.ending = true;
+	pthread_cond_broadcast(&pool->locked.wake);
+	pthread_mutex_unlock(&pool->locked.m);
+	for (unsigned i = 0; i < pool->nthreads; i++)
+		pthread_join(pool->thread[i], NULL);
+	pthread_cond_destroy(&pool->locked.wake);
+	pthread_mutex_destroy(&pool->locked.m);
+	free(pool);
+}

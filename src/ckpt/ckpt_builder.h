@@ -1,0 +1,57 @@
+/* How a format makes a checkpoint: keys in stored order, each tensor's chunks at once, items when they are known. */
+#ifndef SF_CKPT_CKPT_BUILDER_H
+#define SF_CKPT_CKPT_BUILDER_H
+
+#include "base/error.h"
+#include "ckpt/ckpt.h"
+
+struct sf_ckpt_builder;
+
+/* All functions: 0 or an index on success; -ENOMEM, or -EBADMSG with a message. Not thread-safe. Text is copied. */
+int sf_ckpt_builder_new(const char *format, const char *source, struct sf_ckpt_builder **ret, struct sf_error *err);
+void sf_ckpt_builder_free(struct sf_ckpt_builder *b); /* an unfinished one too; NULL is fine */
+
+/* A stored file by name (checked; the same name gives the same file), and how items lie in it. */
+int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len, enum sf_item_form form,
+			  enum sf_transform transform, uint32_t *ret_place, struct sf_error *err);
+/* The source's files as listed (one scan), for sizes, versions, missing and truncated files, and shards/. */
+int sf_ckpt_builder_listing(struct sf_ckpt_builder *b, const struct sf_objinfo *files, size_t n, struct sf_error *err);
+
+/*
+ * A tensor, then its chunks in stored order, then the next tensor. A name that exists already is -EBADMSG.
+ * Only one tensor is open at a time: beginning the next (or an object, or finish) closes it. *ret_tensor = its index.
+ */
+int sf_ckpt_builder_tensor(struct sf_ckpt_builder *b, const char *name, size_t len, enum sf_dtype dtype,
+			   const uint64_t *shape, unsigned ndim, uint32_t *ret_tensor, struct sf_error *err);
+/* Bounds are checked here (origin + extent ≤ shape). */
+int sf_ckpt_builder_chunk(struct sf_ckpt_builder *b, const uint64_t *origin, const uint64_t *extent, struct sf_error *err);
+/* For the chunk added last: its item holds only this run of the box's row-major order. */
+int sf_ckpt_builder_part(struct sf_ckpt_builder *b, uint64_t part_off, uint64_t part_len, struct sf_error *err);
+int sf_ckpt_builder_object(struct sf_ckpt_builder *b, const char *name, size_t len, uint32_t *ret_object, struct sf_error *err);
+
+/* Items: any time after the chunk exists. A second item for one chunk: the first stays (replicas). */
+uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name, size_t len, bool *ret_is_tensor); /* tensor or object index, SF_NONE */
+/* The chunk of @tensor at @origin: tries @hint first (UINT32_MAX none), then searches; chunks of volume 0 lose against
+ * others of the same origin. SF_NONE when there is none. O(1) with a right hint, else O(log n). Closes the tensor when open. */
+uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor, const uint64_t *origin, unsigned ndim, uint32_t hint);
+void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t chunk, uint32_t place, uint64_t off, uint64_t len);
+void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place, uint64_t off, uint64_t len);
+
+/* The planner's path of a key (by name); elements are copied. Without it the path is the name. 1: no such key, ignored. */
+int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len, const struct sf_path_elem *path, size_t n, struct sf_error *err);
+/* Facts about the whole; strings may be NULL. */
+void sf_ckpt_builder_facts(struct sf_ckpt_builder *b, const char *writer, const char *content_metadata, int64_t step, uint32_t ranks, int64_t mtime_ns);
+int sf_ckpt_builder_warn(struct sf_ckpt_builder *b, const char *key_or_null, const char *code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+/*
+ * Groups: by default from paths as design section 3 has it for dcp. A format with other rules names each key's group.
+ * @role: enum sf_role.
+ */
+int sf_ckpt_builder_group(struct sf_ckpt_builder *b, const char *key, size_t key_len, const char *group, enum sf_role role, unsigned strip, struct sf_error *err);
+
+/*
+ * Sort, check (bounds of items against file sizes, holes, overlaps: ckpt_check.h), group, warn. The builder is consumed
+ * on success. A checkpoint with damage still loads: flags and warnings tell. Cost: O(n log n).
+ */
+int sf_ckpt_builder_finish(struct sf_ckpt_builder *b, struct sf_ckpt **ret, struct sf_error *err);
+
+#endif

@@ -1,0 +1,47 @@
+/* Is the checkpoint whole? Each tensor's chunks against its shape, each item against its file. */
+#ifndef SF_CKPT_CKPT_CHECK_H
+#define SF_CKPT_CKPT_CHECK_H
+
+#include "base/error.h"
+#include "ckpt/ckpt.h"
+
+/*
+ * Work for naming holes and overlaps that one load may spend, so that a hostile checkpoint cannot
+ * make it quadratic; a million chunks that tile take a few million steps, if any.
+ */
+#define SF_CHECK_BUDGET(nchunks) ((uint64_t)(nchunks)*64 + (UINT64_C(1) << 26))
+
+/* What is wrong with the chunks of one tensor. */
+struct sf_coverage {
+	unsigned flags;               /* of SF_TENSOR_GRID, HOLE, OVERLAP */
+	uint32_t grid_n[SF_DIMS_MAX]; /* GRID: cells along each dimension */
+	uint64_t hole;    /* HOLE: an element in no chunk, row-major; UINT64_MAX: not found where */
+	uint64_t missing; /* HOLE without overlap: how many, else 0 */
+	uint32_t a, b;    /* OVERLAP: two chunks, a < b; equal when not found which */
+};
+
+/*
+ * sf_check_cover - the chunks (t->order and t->norder are set) against the shape.
+ *
+ * Exact: no flag but GRID means that every element is in one chunk. When the chunks do not tile and
+ * *budget runs out before holes are told from overlaps, both flags are set. -ENOMEM. Cost: O(n) for
+ * grids and one cut dimension, O(n 2^cut dimensions) else.
+ */
+int sf_check_cover(const struct sf_tensor *t, uint64_t *budget, struct sf_coverage *ret);
+
+/* One item against its file: why it cannot be read, or NULL (also when there is no listing to look
+ * into). */
+struct sf_item_check {
+	const char *code; /* "missing-item", "missing-file", "truncated-file", "short-item" */
+	const struct sf_file *file;
+	uint64_t end; /* bytes the item asks for: off + len, UINT64_MAX when that overflows */
+};
+/* @want: bytes a raw item must have, 0 not known. */
+bool sf_check_item(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uint64_t len,
+                   uint64_t want, struct sf_item_check *ret);
+
+/* Words about it, for a warning. */
+void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t len,
+                        char text[SF_ERROR_MAX]);
+
+#endif

@@ -1,0 +1,167 @@
+#include "config.h"
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "cli/cli.h"
+
+static const struct sf_cmd *const verbs[] = {
+	&sf_cmd_info, &sf_cmd_keys, &sf_cmd_ls, &sf_cmd_cat, &sf_cmd_get, &sf_cmd_export, &sf_cmd_verify, &sf_cmd_doctor,
+};
+
+int sf_cli_error(int code, const struct sf_error *err)
+{
+	struct sf_buf text = { .limit = 16384 };
+	sf_escape_text(&text, err->msg, strlen(err->msg));
+	fprintf(stderr, "shardfuse: %s\n", sf_buf_cstr(&text));
+	sf_buf_release(&text);
+	return code;
+}
+
+static void help_cmd(const struct sf_cmd *cmd, FILE *f)
+{
+	const struct sf_opt *tables[2] = { NULL };
+
+	fprintf(f, "usage: shardfuse %s %s\n\n%s.\n", cmd->name, cmd->usage, cmd->about);
+	if (cmd->options) {
+		tables[0] = cmd->options;
+		fprintf(f, "\noptions:\n");
+		sf_options_help(tables, f);
+	}
+	if (cmd->words) {
+		fprintf(f, "\nin -o alone:\n");
+		sf_options_help_words(cmd->words, f);
+	}
+	if (cmd->view) {
+		tables[0] = sf_view_option_table;
+		fprintf(f, "\nwhat is shown:\n");
+		sf_options_help(tables, f);
+	}
+	if (cmd->common) {
+		tables[0] = sf_common_options;
+		fprintf(f, "\ncommon options:\n");
+		sf_options_help(tables, f);
+	}
+	if (cmd->example)
+		fprintf(f, "\nexample:\n  %s", cmd->example);
+	if (cmd->example && cmd->example[strlen(cmd->example) - 1] != '\n')
+		fputc('\n', f);
+}
+
+static void help_all(const struct sf_cmd *const *more, size_t nmore, FILE *f)
+{
+	fprintf(f, "usage: shardfuse SOURCE MOUNTPOINT [-o NAME[=VALUE],…]\n"
+		   "       shardfuse VERB … (shardfuse VERB --help)\n\n"
+		   "Shows a sharded checkpoint as unsharded .pt, .safetensors and .npy files, without converting it.\n\nverbs:\n");
+	for (size_t i = 0; i < nmore; i++)
+		fprintf(f, "  %-8s %s\n", more[i]->name, more[i]->about);
+	for (size_t i = 0; i < SF_ARRAY_LEN(verbs); i++)
+		fprintf(f, "  %-8s %s\n", verbs[i]->name, verbs[i]->about);
+	fprintf(f, "\nexample:\n  shardfuse /ckpt/step1000 /mnt/c\n  python -c 'import torch; torch.load(\"/mnt/c/model.pt\", mmap=True)'\n");
+}
+
+static int usage(const struct sf_cmd *cmd, const struct sf_error *err)
+{
+	sf_cli_error(SF_EXIT_USAGE, err);
+	fprintf(stderr, "usage: shardfuse %s %s (shardfuse %s --help)\n", cmd->name, cmd->usage, cmd->name);
+	return SF_EXIT_USAGE;
+}
+
+int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
+{
+	const struct sf_opt *tables[4] = { NULL };
+	void *dests[4] = { NULL };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_common common;
+	size_t n = 0;
+	int code;
+
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
+			help_cmd(cmd, stdout);
+			return SF_EXIT_OK;
+		}
+	void *opt = calloc(1, cmd->opt_size + 1);
+	if (!opt) {
+		sf_fail(&err, -ENOMEM, "options");
+		return sf_cli_error(SF_EXIT_FAILED, &err);
+	}
+	sf_common_init(&common);
+	if (cmd->options) {
+		tables[n] = cmd->options;
+		dests[n++] = opt;
+	}
+	if (cmd->common) {
+		tables[n] = sf_common_options;
+		dests[n++] = &common;
+	}
+	if (cmd->view) {
+		tables[n] = sf_view_option_table;
+		dests[n++] = &common.view;
+	}
+	int args = sf_options_parse(tables, dests, argc - 1, argv + 1, &err);
+	if (args >= 0 && (args < cmd->min_args || (cmd->max_args >= 0 && args > cmd->max_args)))
+		args = sf_fail(&err, -EINVAL, args < cmd->min_args ? "%s: arguments are missing" : "%s: too many arguments", cmd->name);
+	if (args < 0)
+		code = usage(cmd, &err);
+	else
+		code = cmd->run(opt, &common, args, argv + 1);
+	/* a full disk or a closed pipe behind our output is a failure of the verb */
+	if ((fflush(stdout) != 0 || ferror(stdout)) && code == SF_EXIT_OK) {
+		sf_fail_errno(&err, "writing to stdout");
+		code = sf_cli_error(SF_EXIT_FAILED, &err);
+	}
+	sf_common_release(&common);
+	free(opt);
+	return code;
+}
+
+static const struct sf_cmd *find(const char *name, const struct sf_cmd *const *more, size_t nmore)
+{
+	for (size_t i = 0; i < nmore; i++)
+		if (strcmp(more[i]->name, name) == 0)
+			return more[i];
+	for (size_t i = 0; i < SF_ARRAY_LEN(verbs); i++)
+		if (strcmp(verbs[i]->name, name) == 0)
+			return verbs[i];
+	return NULL;
+}
+
+int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t nmore)
+{
+	const char *first = argc > 1 ? argv[1] : "";
+	struct sf_error err = SF_ERROR_INIT;
+	const struct sf_cmd *cmd = find(first, more, nmore);
+
+	if (cmd)
+		return sf_cli_run(cmd, argc - 1, argv + 1);
+	if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
+		printf("shardfuse %s\n", PACKAGE_VERSION);
+		return SF_EXIT_OK;
+	}
+	if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0) {
+		cmd = argc > 2 ? find(argv[2], more, nmore) : NULL;
+		if (cmd)
+			help_cmd(cmd, stdout);
+		else
+			help_all(more, nmore, stdout);
+		return SF_EXIT_OK;
+	}
+	if (argc < 2) {
+		help_all(more, nmore, stderr);
+		return SF_EXIT_USAGE;
+	}
+	/* one word that is neither a verb nor followed by a mountpoint */
+	if (argc == 2 && access(first, F_OK) == 0) {
+		sf_fail(&err, -EINVAL, "'%s' alone says nothing: add a mountpoint, or a verb before it (shardfuse info %s)", first, first);
+		return sf_cli_error(SF_EXIT_USAGE, &err);
+	}
+	if (first[0] != '-' && !strchr(first, '/') && !strchr(first, ':') && access(first, F_OK) != 0) {
+		sf_fail(&err, -EINVAL, "'%s' is neither a verb nor a SOURCE that exists (shardfuse --help lists the verbs)", first);
+		return sf_cli_error(SF_EXIT_USAGE, &err);
+	}
+	return -1;
+}

@@ -1,0 +1,44 @@
+#include "config.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "tool/copy_out.h"
+
+static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_vfile *file = NULL;
+	struct sf_session s;
+	sf_node node;
+	(void)opt, (void)argc;
+
+	if (sf_session_open(&s, common, argv[0], &err) < 0)
+		return sf_cli_error(SF_EXIT_FAILED, &err);
+	int r = sf_tree_walk(s.tree, argv[1], true, &node, &err);
+	if (r >= 0)
+		r = sf_tree_open(s.tree, node, &file, &err);
+	if (r == -EISDIR)
+		sf_fail(&err, r, "'%s' is a directory", argv[1]);
+	if (r >= 0)
+		r = sf_vfile_prepare(file, &err);
+	if (r >= 0)
+		r = sf_copy_out(&s, file, STDOUT_FILENO, &err);
+	sf_vfile_unref(file);
+	sf_session_close(&s);
+	return r < 0 ? sf_cli_error(SF_EXIT_FAILED, &err) : SF_EXIT_OK;
+}
+
+const struct sf_cmd sf_cmd_cat = {
+	.name = "cat",
+	.usage = "SOURCE PATH",
+	.about = "a virtual file to stdout",
+	.example = "shardfuse cat /ckpt/step1000 model.safetensors > model.safetensors",
+	.common = true,
+	.view = true,
+	.min_args = 2,
+	.max_args = 2,
+	.run = run,
+};

@@ -1,0 +1,139 @@
+#include "config.h"
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "cli/out_list.h"
+#include "cli/text.h"
+
+const char *const sf_out_format_names[SF_OUT_NFORMATS] = { "pt", "safetensors", "npy", "raw", "json", "hf" };
+
+const char *sf_out_suffix(enum sf_out_format format)
+{
+	static const char *const suffix[SF_OUT_NFORMATS] = { ".pt", ".safetensors", ".npy", ".raw", ".json", "" };
+	return suffix[format];
+}
+
+/* Made when its turn comes: 10^5 files exist as names only. */
+static int open_item(void *arg, const struct sf_out_file *f, struct sf_vfile **ret, struct sf_error *err)
+{
+	const struct sf_out_list *l = arg;
+	struct sf_out_item *it = &l->item[f->which];
+	const struct sf_catalog *c = l->s->catalog;
+	struct sf_reader *r = l->s->reader;
+
+	if (it->bytes)
+		return sf_view_bytes(r, it->bytes, it->nbytes, ret, err);
+	if (it->hf)
+		return sf_view_hf_companion(it->hf, r, it->companion, ret, err);
+	it->sel.entry = l->entry + it->first;
+	switch (it->format) {
+	case SF_OUT_PT:
+		return sf_view_pt(c, r, &it->sel, ret, err);
+	case SF_OUT_SAFETENSORS:
+	case SF_OUT_HF:
+		return sf_view_safetensors(c, r, &it->sel, ret, err);
+	case SF_OUT_NPY:
+		return sf_view_npy(c, r, it->sel.entry[0], ret, err);
+	case SF_OUT_RAW:
+		return sf_view_raw(c, r, it->sel.entry[0], ret, err);
+	default:
+		return c->entry[it->sel.entry[0]].object != SF_NONE ? sf_view_value_json(c, r, it->sel.entry[0], ret, err) :
+								     sf_view_entry_json(c, r, it->sel.entry[0], ret, err);
+	}
+}
+
+static int reserve(struct sf_out_list *l, uint64_t entries)
+{
+	if (l->n == l->cap) {
+		size_t cap = l->cap ? l->cap * 2 : 8;
+		struct sf_out_file *file = realloc(l->file, cap * sizeof(*file));
+		if (!file)
+			return -ENOMEM;
+		l->file = file;
+		struct sf_out_item *item = realloc(l->item, cap * sizeof(*item));
+		if (!item)
+			return -ENOMEM;
+		l->item = item;
+		l->cap = cap;
+	}
+	if (l->nentries + entries > l->entries_cap) {
+		uint64_t cap = SF_MAX(l->entries_cap * 2, l->nentries + entries);
+		uint32_t *entry = realloc(l->entry, cap * sizeof(*entry));
+		if (!entry)
+			return -ENOMEM;
+		l->entry = entry;
+		l->entries_cap = cap;
+	}
+	return 0;
+}
+
+int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf_selection *sel, char *path)
+{
+	if (!path || reserve(l, sel->n) < 0) {
+		free(path);
+		return -ENOMEM;
+	}
+	l->item[l->n] = (struct sf_out_item){ .format = format, .sel = *sel, .first = l->nentries };
+	l->file[l->n] = (struct sf_out_file){ .open = open_item, .arg = l, .which = l->n, .path = path, .crc = format == SF_OUT_PT };
+	memcpy(l->entry + l->nentries, sel->entry, sel->n * sizeof(*sel->entry));
+	l->nentries += sel->n;
+	l->n++;
+	return 0;
+}
+
+static int add_item(struct sf_out_list *l, struct sf_out_item item, char *path)
+{
+	if (!path || reserve(l, 0) < 0) {
+		free(path);
+		return -ENOMEM;
+	}
+	l->item[l->n] = item;
+	l->file[l->n] = (struct sf_out_file){ .open = open_item, .arg = l, .which = l->n, .path = path };
+	l->n++;
+	return 0;
+}
+
+int sf_out_add_bytes(struct sf_out_list *l, const void *bytes, uint64_t len, char *path)
+{
+	return add_item(l, (struct sf_out_item){ .bytes = bytes, .nbytes = len }, path);
+}
+
+int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t companion, char *path)
+{
+	return add_item(l, (struct sf_out_item){ .hf = hf, .companion = companion }, path);
+}
+
+struct print {
+	bool quiet;
+};
+
+static void written(void *arg, const struct sf_out_file *f)
+{
+	const struct print *p = arg;
+	if (p->quiet)
+		return;
+	sf_put_name(stdout, f->path, strlen(f->path));
+	printf("\t%" PRIu64 "\n", f->size);
+}
+
+int sf_out_write(struct sf_out_list *l, unsigned threads, bool force, struct sf_error *err)
+{
+	struct sf_progress progress;
+	struct sf_write_options o = { .threads = threads, .force = force, .progress = &progress };
+	struct print p = { l->s->opt->quiet };
+
+	sf_progress_init(&progress, l->s->opt->quiet);
+	return sf_write_files(l->s, l->file, l->n, &o, written, &p, err);
+}
+
+void sf_out_release(struct sf_out_list *l)
+{
+	for (size_t i = 0; i < l->n; i++)
+		free(l->file[i].path);
+	free(l->file);
+	free(l->item);
+	free(l->entry);
+	*l = (struct sf_out_list){ 0 };
+}

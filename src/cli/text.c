@@ -1,0 +1,49 @@
+#include "config.h"
+#include <inttypes.h>
+#include <unistd.h>
+#include "base/buf.h"
+#include "base/path.h"
+#include "cli/text.h"
+
+void sf_put_name(FILE *f, const char *s, size_t len)
+{
+	if (!isatty(fileno(f))) {
+		fwrite(s, 1, len, f);
+		return;
+	}
+	struct sf_buf b = { 0 };
+	sf_escape_text(&b, s, len);
+	fputs(sf_buf_cstr(&b), f);
+	sf_buf_release(&b);
+}
+
+void sf_put_json(FILE *f, const char *s, size_t len)
+{
+	struct sf_buf b = { 0 };
+	sf_escape_json(&b, s, len);
+	fputs(sf_buf_cstr(&b), f);
+	sf_buf_release(&b);
+}
+
+const char *sf_human_size(uint64_t bytes, char buf[32])
+{
+	static const char *const units[] = { "B", "KB", "MB", "GB", "TB", "PB", "EB" };
+	double v = (double)bytes;
+	size_t u = 0;
+
+	for (; v >= 999.5 && u < 6; u++)
+		v /= 1000;
+	if (u == 0)
+		snprintf(buf, 32, "%" PRIu64 " B", bytes);
+	else
+		snprintf(buf, 32, v < 9.95 ? "%.1f %s" : "%.0f %s", v, units[u]);
+	return buf;
+}
+
+void sf_put_shape(FILE *f, const uint64_t *shape, unsigned ndim)
+{
+	fputc('[', f);
+	for (unsigned d = 0; d < ndim; d++)
+		fprintf(f, "%s%" PRIu64, d ? ", " : "", shape[d]);
+	fputc(']', f);
+}

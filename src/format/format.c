@@ -1,0 +1,152 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/arena.h"
+#include "base/mem.h"
+#include "base/vec.h"
+#include "format/format.h"
+#include "format/format_dcp.h"
+
+static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_dcp_hf };
+
+/* FILES_MAX: entries of one listing; a save with a file per item of 10^4 ranks stays below. */
+#define FILES_MAX (1u << 24)
+
+SF_VEC(objinfos, struct sf_objinfo);
+
+struct listing {
+	struct sf_arena arena;
+	struct objinfos files;
+	size_t others; /* directories, sockets … at the top */
+};
+
+static int add_file(void *arg, const struct sf_objinfo *info)
+{
+	struct listing *l = arg;
+	struct sf_objinfo f = *info;
+
+	if (info->size == UINT64_MAX) {
+		l->others++;
+		return 0;
+	}
+	if (l->files.n >= FILES_MAX)
+		return -E2BIG;
+	f.name = sf_arena_strdup(&l->arena, info->name, strlen(info->name));
+	if (f.name && f.version.etag)
+		f.version.etag = sf_arena_strdup(&l->arena, f.version.etag, strlen(f.version.etag));
+	return !f.name || (info->version.etag && !f.version.etag) || objinfos_push(&l->files, f) < 0
+	               ? -ENOMEM
+	               : 0;
+}
+
+static int by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct sf_objinfo *)a)->name, ((const struct sf_objinfo *)b)->name);
+}
+
+static bool ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Nothing knows this: say what was looked for, and what is here instead. */
+static int unknown(const struct sf_store *store, const struct listing *l, struct sf_error *err)
+{
+	const char *uncommitted = NULL, *data = NULL;
+
+	for (size_t i = 0; i < l->files.n; i++) {
+		const char *name = l->files.at[i].name;
+		if (ends(name, ".metadata.tmp"))
+			uncommitted = name;
+		else if (ends(name, ".distcp") && !data)
+			data = name;
+	}
+	if (uncommitted)
+		return sf_fail(err, -ENOENT,
+		               "'%s': not committed: %s only, the save did not finish",
+		               store->source, uncommitted);
+	if (data)
+		return sf_fail(err, -ENOENT,
+		               "'%s': not committed: data files (%s …) but no .metadata",
+		               store->source, data);
+	if (l->files.n == 0)
+		return sf_fail(err, -ENOENT, "'%s': no checkpoint: no file in it", store->source);
+	return sf_fail(err, -ENOENT,
+	               "'%s': no checkpoint: no .metadata, no *.safetensors among %zu files (%s …)",
+	               store->source, l->files.n, l->files.at[0].name);
+}
+
+/* "dcp" is also what DCP's HuggingFace writer makes. */
+static bool wanted(const struct sf_format *f, const char *name)
+{
+	return !name || strcmp(f->name, name) == 0 ||
+	       (f == &sf_format_dcp_hf && strcmp(name, "dcp") == 0);
+}
+
+/* -o complete: any warning but those that leave every byte readable. */
+static int check_complete(const struct sf_ckpt *ckpt, struct sf_error *err)
+{
+	for (uint32_t i = 0; i < ckpt->nwarnings; i++) {
+		const struct sf_warning *w = &ckpt->warning[i];
+		if (strcmp(w->code, "overlap") != 0 && strcmp(w->code, "stray-item") != 0)
+			return sf_fail(err, -EBADMSG,
+			               "'%s' is not complete: %u warnings, one is %s: %s",
+			               ckpt->source, ckpt->nwarnings, w->code, w->text);
+	}
+	return 0;
+}
+
+int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, struct sf_ckpt **ret,
+                 struct sf_error *err)
+{
+	const char *name = opt ? opt->source_format : NULL;
+	static const struct sf_load_options none = { 0 };
+	const struct sf_format *best = NULL;
+	struct sf_ckpt *ckpt = NULL;
+	struct listing l = { 0 };
+	int sure = 0, r;
+	bool known = false;
+
+	if (!opt)
+		opt = &none;
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
+		known = known || wanted(formats[i], name);
+	if (!known)
+		return sf_fail(err, -EINVAL, "unknown source format '%s' (known: dcp, safetensors)",
+		               name);
+	r = store->ops->list(store, "", 1, add_file, &l, err);
+	if (r == -E2BIG || r == -ENOMEM)
+		sf_fail(err, r, "'%s': %zu files listed: %s", store->source, l.files.n,
+		        r == -E2BIG ? "more than are read from one checkpoint"
+		                    : "no memory for more");
+	if (r >= 0 && l.files.n)
+		qsort(l.files.at, l.files.n, sizeof(*l.files.at), by_name);
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats) && r >= 0; i++) {
+		int p = wanted(formats[i], name)
+		                ? formats[i]->probe(store, l.files.at, l.files.n, err)
+		                : 0;
+		if (p < 0)
+			r = p;
+		if (p > sure) {
+			sure = p;
+			best = formats[i];
+		}
+	}
+	if (r >= 0 && !best)
+		r = unknown(store, &l, err);
+	if (r >= 0)
+		r = best->load(store, l.files.at, l.files.n, opt, &ckpt, err);
+	if (r >= 0 && opt->complete)
+		r = check_complete(ckpt, err);
+	if (r >= 0)
+		*ret = SF_STEAL(ckpt);
+	sf_ckpt_free(ckpt);
+	objinfos_release(&l.files);
+	sf_arena_release(&l.arena);
+	return r;
+}

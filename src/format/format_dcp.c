@@ -1,0 +1,205 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/vec.h"
+#include "ckpt/ckpt_builder.h"
+#include "format/format.h"
+#include "format/format_dcp.h"
+#include "format/format_dcp_composite.h"
+#include "format/format_dcp_lower.h"
+#include "format/format_dcp_meta.h"
+
+/* __R.metadata below @dir: R, or -1. Written by saves without collectives, 2.9 on. */
+int64_t dcp_rank_metadata(const char *name, const char *dir)
+{
+	size_t n = strlen(dir);
+	int64_t rank = 0;
+
+	if (strncmp(name, dir, n) != 0 || strncmp(name + n, "__", 2) != 0)
+		return -1;
+	name += n + 2;
+	for (n = 0; name[n] >= '0' && name[n] <= '9' && n < 9; n++)
+		rank = rank * 10 + (name[n] - '0');
+	return n && strcmp(name + n, ".metadata") == 0 ? rank : -1;
+}
+
+bool dcp_has_metadata(const struct sf_objinfo *files, size_t n, const char *dir)
+{
+	char name[512];
+
+	if (snprintf(name, sizeof(name), "%s.metadata", dir) < (int)sizeof(name) &&
+	    dcp_listed(files, n, name))
+		return true;
+	for (size_t i = 0; i < n; i++)
+		if (dcp_rank_metadata(files[i].name, dir) >= 0)
+			return true;
+	return false;
+}
+
+struct rank_file {
+	const struct sf_objinfo *info;
+	int64_t rank;
+};
+SF_VEC(rank_files, struct rank_file);
+
+static int by_rank(const void *a, const void *b)
+{
+	int64_t x = ((const struct rank_file *)a)->rank, y = ((const struct rank_file *)b)->rank;
+
+	return x < y ? -1 : x > y;
+}
+
+/* One file per rank instead of a global one: every rank must have committed. */
+static int read_ranks(struct dcp_meta *m, struct sf_store *store, const struct sf_objinfo *files,
+                      size_t n, const char *dir, int64_t *ret_mtime, struct sf_error *err)
+{
+	SF_CLEANUP(rank_files_release) struct rank_files ranks = { 0 };
+	SF_FREE struct dcp_meta *each = NULL;
+	size_t got = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct rank_file f = { &files[i], dcp_rank_metadata(files[i].name, dir) };
+		if (f.rank >= 0 && rank_files_push(&ranks, f) < 0)
+			return sf_fail(err, -ENOMEM, "dcp: no memory for %zu rank files", ranks.n);
+	}
+	if (ranks.n)
+		qsort(ranks.at, ranks.n, sizeof(*ranks.at), by_rank);
+	for (size_t i = 0; i < ranks.n; i++)
+		if (ranks.at[i].rank != (int64_t)i)
+			return sf_fail(
+				err, -ENOENT,
+				"not committed: %s__%zu.metadata is missing, rank %lld's is there",
+				dir, i, (long long)ranks.at[i].rank);
+	each = calloc(ranks.n, sizeof(*each));
+	if (!each)
+		return sf_fail(err, -ENOMEM, "dcp: no memory for %zu rank files", ranks.n);
+	for (; got < ranks.n && r >= 0; got++) {
+		r = dcp_meta_read(&each[got], store, ranks.at[got].info->name, DCP_READER_AUTO,
+		                  err);
+		*ret_mtime = SF_MAX(*ret_mtime, ranks.at[got].info->version.mtime_ns);
+	}
+	if (r >= 0)
+		r = dcp_meta_merge(m, each, ranks.n, err);
+	for (size_t i = 0; i < got; i++)
+		dcp_meta_release(&each[i]);
+	return r;
+}
+
+int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_objinfo *files,
+                 size_t n, const char *dir, int64_t *ret_mtime, struct sf_error *err)
+{
+	const struct sf_objinfo *global;
+	char name[512];
+	int len = snprintf(name, sizeof(name), "%s.metadata", dir);
+
+	*ret_mtime = 0;
+	if (len < 0 || (size_t)len >= sizeof(name))
+		return sf_fail(err, -ENAMETOOLONG, "dcp: directory '%.200s…': name of %d bytes",
+		               dir, len);
+	global = dcp_listed(files, n, name);
+	if (!global)
+		return read_ranks(m, store, files, n, dir, ret_mtime, err);
+	*ret_mtime = global->version.mtime_ns;
+	return dcp_meta_read(m, store, name, DCP_READER_AUTO, err);
+}
+
+uint32_t dcp_count_ranks(const struct dcp_meta *m)
+{
+	int64_t max = -1;
+
+	for (size_t i = 0; i < m->place.n; i++) {
+		const struct dcp_str *s = &m->str.at[m->place.at[i].path];
+		max = SF_MAX(max, dcp_file_rank(s->at, s->len));
+	}
+	return (uint32_t)(max + 1);
+}
+
+/* A number behind "step", "checkpoint-" and the like in the last two components of the source's
+ * name. */
+int64_t dcp_step_of(const char *source)
+{
+	static const char *const words[] = { "global_step_", "global_step", "checkpoint-",
+		                             "step-",        "step",        "iter_" };
+	const char *end = source + strlen(source);
+
+	for (int k = 0; k < 2 && end > source; k++) {
+		const char *at;
+		while (end > source && end[-1] == '/')
+			end--;
+		for (at = end; at > source && at[-1] != '/';)
+			at--;
+		for (size_t w = 0; w < SF_ARRAY_LEN(words); w++) {
+			size_t n = strlen(words[w]);
+			int64_t step = 0;
+			const char *p = at + n;
+			if ((size_t)(end - at) <= n || memcmp(at, words[w], n) != 0)
+				continue;
+			for (; p < end && p - at - (ptrdiff_t)n < 18 && *p >= '0' && *p <= '9'; p++)
+				step = step * 10 + (*p - '0');
+			if (p == end)
+				return step;
+		}
+		end = at;
+	}
+	return -1;
+}
+
+static int dcp_probe(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                     struct sf_error *err)
+{
+	(void)store;
+	(void)err;
+	if (dcp_has_metadata(files, n, ""))
+		return 50;
+	return dcp_is_composite(files, n) ? 40 : 0;
+}
+
+static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                    const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err)
+{
+	struct dcp_source src = { .store = store, .files = files, .nfiles = n, .dir = "" };
+	struct dcp_meta meta = { 0 };
+	struct sf_ckpt_builder *b = NULL;
+	int64_t mtime = 0;
+	int r;
+
+	(void)opt;
+	r = sf_ckpt_builder_new("dcp", store->source, &b, err);
+	if (r >= 0)
+		r = sf_ckpt_builder_listing(b, files, n, err);
+	if (r < 0) {
+		sf_ckpt_builder_free(b);
+		return r;
+	}
+	if (dcp_has_metadata(files, n, "")) {
+		r = dcp_read_dir(&meta, store, files, n, "", &mtime, err);
+		if (r >= 0)
+			r = dcp_lower(&meta, &src, b, err);
+		if (r >= 0)
+			sf_ckpt_builder_facts(b, dcp_writer(&meta.facts), NULL,
+			                      dcp_step_of(store->source), dcp_count_ranks(&meta),
+			                      mtime);
+	} else {
+		r = dcp_load_composite(store, files, n, b, err);
+	}
+	dcp_meta_release(&meta); /* before finish: its columns and the checkpoint's need not be
+	                            there together */
+	if (r >= 0)
+		r = sf_ckpt_builder_finish(b, ret, err);
+	if (r < 0)
+		sf_ckpt_builder_free(b);
+	return r;
+}
+
+const struct sf_format sf_format_dcp = {
+	.name = "dcp",
+	.about = "PyTorch distributed checkpoint",
+	.probe = dcp_probe,
+	.load = dcp_load,
+};

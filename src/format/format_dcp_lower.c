@@ -1,0 +1,381 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "format/format_dcp_lower.h"
+#include "store/source.h"
+
+#define PLACE_UNSAFE (SF_NONE - 1) /* its name is refused */
+#define DCP_NAME_MAX (DCP_STRING_MAX + 4096u)
+
+enum verdict { UNKNOWN, TORCH, SAFETENSORS };
+struct place {                /* of m->place[] */
+	uint32_t torch, blob; /* builder's places, SF_NONE not made yet */
+	uint8_t verdict;      /* enum verdict */
+};
+
+struct lower {
+	const struct dcp_meta *m;
+	const struct dcp_source *src;
+	struct sf_ckpt_builder *b;
+	struct sf_error *err;
+	struct place *place;
+	uint32_t *object;   /* by string: builder's object, SF_NONE */
+	uint8_t *is_key;    /* by string */
+	struct sf_buf name; /* the key being lowered, with its prefix */
+	struct sf_buf file;
+};
+
+const char *dcp_writer(const struct dcp_facts *f)
+{
+	if (f->olmo)
+		return "olmo-core";
+	if (f->version != DCP_NONE || f->has_modules)
+		return "torch >= 2.13";
+	if (f->has_storage_meta)
+		return "torch 2.4 to 2.12";
+	if (f->shard_package)
+		return "torch 1.13";
+	if (f->props_in_checkpoint)
+		return "torch 2.3";
+	return "torch <= 2.2";
+}
+
+int64_t dcp_file_rank(const char *name, size_t len)
+{
+	int64_t rank = 0;
+	size_t i = 2;
+
+	if (len < 2 || name[0] != '_' || name[1] != '_')
+		return -1;
+	for (; i < len && name[i] >= '0' && name[i] <= '9' && i < 12; i++)
+		rank = rank * 10 + (name[i] - '0');
+	return i > 2 && i < len && name[i] == '_' && rank < UINT32_MAX ? rank : -1;
+}
+
+static int by_name(const void *key, const void *elem)
+{
+	return strcmp(key, ((const struct sf_objinfo *)elem)->name);
+}
+
+const struct sf_objinfo *dcp_listed(const struct sf_objinfo *files, size_t n, const char *name)
+{
+	return n ? bsearch(name, files, n, sizeof(*files), by_name) : NULL;
+}
+
+static const struct dcp_str *str(const struct lower *l, uint32_t i)
+{
+	return &l->m->str.at[i];
+}
+
+/* The key as shown: into l->name. */
+static int set_name(struct lower *l, uint32_t s)
+{
+	sf_buf_reset(&l->name);
+	if (l->src->prefix) {
+		sf_buf_str(&l->name, l->src->prefix);
+		sf_buf_byte(&l->name, '.');
+	}
+	sf_buf_add(&l->name, str(l, s)->at, str(l, s)->len);
+	sf_buf_cstr(&l->name);
+	if (sf_buf_check(&l->name) < 0)
+		return sf_fail(l->err, sf_buf_check(&l->name), "dcp: a key of %u bytes",
+		               str(l, s)->len);
+	return 0;
+}
+
+static int make_place(struct lower *l, uint32_t i, enum sf_item_form form, uint32_t *ret)
+{
+	uint32_t t = l->m->place.at[i].transform;
+
+	return sf_ckpt_builder_place(l->b, (const char *)l->file.at, l->file.len, form,
+	                             t == DCP_PLAIN  ? SF_TRANSFORM_NONE
+	                             : t == DCP_ZSTD ? SF_TRANSFORM_ZSTD
+	                                             : SF_TRANSFORM_OTHER,
+	                             ret, l->err);
+}
+
+static int set_file(struct lower *l, uint32_t i)
+{
+	const struct dcp_str *path = str(l, l->m->place.at[i].path);
+
+	sf_buf_reset(&l->file);
+	sf_buf_str(&l->file, l->src->dir);
+	sf_buf_add(&l->file, path->at, path->len);
+	sf_buf_cstr(&l->file);
+	return sf_buf_check(&l->file) < 0 ? sf_fail(l->err, sf_buf_check(&l->file),
+	                                            "dcp: a file name of %u bytes", path->len)
+	                                  : 0;
+}
+
+/* Every file that storage_data names, before any key: a name that leads out of the checkpoint is
+ * never opened. */
+static int lower_places(struct lower *l)
+{
+	struct sf_buf text = { 0 };
+	int64_t t;
+	int r = 0;
+
+	for (uint32_t i = 0; i < l->m->place.n && r >= 0; i++) {
+		const struct dcp_str *path = str(l, l->m->place.at[i].path);
+		l->place[i] = (struct place){ .torch = SF_NONE, .blob = SF_NONE };
+		if (sf_path_check(path->at, path->len, NULL) < 0) {
+			l->place[i].torch = PLACE_UNSAFE;
+			sf_buf_reset(&text);
+			sf_escape_text(&text, path->at, SF_MIN(path->len, 200u));
+			r = sf_ckpt_builder_warn(
+				l->b, NULL, "unsafe-name",
+				"storage_data names '%s': not a file below the checkpoint, refused",
+				sf_buf_cstr(&text));
+			continue;
+		}
+		r = set_file(l, i);
+		if (r >= 0)
+			r = make_place(l, i, SF_ITEM_TORCH, &l->place[i].torch);
+		t = l->m->place.at[i].transform;
+		if (r >= 0 && t >= DCP_OTHER) {
+			sf_buf_reset(&text);
+			sf_escape_text(&text, str(l, (uint32_t)t - DCP_OTHER)->at,
+			               SF_MIN(str(l, (uint32_t)t - DCP_OTHER)->len, 200u));
+			r = sf_ckpt_builder_warn(l->b, NULL, "transform",
+			                         "items in %s were written through '%s', which "
+			                         "cannot be undone here",
+			                         (const char *)l->file.at, sf_buf_cstr(&text));
+		}
+	}
+	sf_buf_release(&text);
+	return r;
+}
+
+/*
+ * SAFETENSORS mode or not: a torch.save archive is always longer than its payload, so an item of
+ * exactly the payload's length is no archive, unless a writer other than torch's stored a broadcast
+ * tensor: then the bytes there tell.
+ */
+static void decide(struct lower *l, uint32_t i, uint64_t off)
+{
+	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
+	uint8_t head[9];
+
+	l->place[i].verdict = SAFETENSORS;
+	if (set_file(l, i) < 0 ||
+	    !dcp_listed(l->src->files, l->src->nfiles, (const char *)l->file.at) ||
+	    l->src->store->ops->open(l->src->store, (const char *)l->file.at, NULL, &src, NULL) <
+	            0 ||
+	    src->size < sizeof(head) || off > src->size - sizeof(head) ||
+	    sf_source_read(src, off, head, sizeof(head), SF_FETCH_HEADER, NULL) < 0)
+		return;
+	if (memcmp(head, "PK\3\4", 4) == 0 || head[8] != '{')
+		l->place[i].verdict = TORCH;
+}
+
+static int item_place(struct lower *l, const struct dcp_item *item, uint64_t payload, uint32_t *ret)
+{
+	struct place *p = &l->place[item->place];
+
+	*ret = p->torch;
+	if (p->torch == PLACE_UNSAFE) {
+		*ret = SF_NONE;
+		return 0;
+	}
+	if (item->len != payload || l->m->place.at[item->place].transform != DCP_PLAIN)
+		return 0;
+	if (p->verdict == UNKNOWN && payload)
+		decide(l, item->place, item->off);
+	if (p->verdict != SAFETENSORS)
+		return 0;
+	if (p->blob == SF_NONE) {
+		int r = set_file(l, item->place);
+		if (r >= 0)
+			r = make_place(l, item->place, SF_ITEM_ST_BLOB, &p->blob);
+		if (r < 0)
+			return r;
+	}
+	*ret = p->blob;
+	return 0;
+}
+
+static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
+{
+	const struct dcp_meta *m = l->m;
+	uint64_t box[2][SF_DIMS_MAX], elem = sf_dtype_info((enum sf_dtype)t->dtype)->bytes;
+	uint32_t index, n = 0, place, last_place = SF_NONE, unsafe = SF_NONE;
+	uint64_t last_off = 0;
+	int r = sf_ckpt_builder_tensor(l->b, (const char *)l->name.at, l->name.len,
+	                               (enum sf_dtype)t->dtype, m->dims.at + t->shape0, t->ndim,
+	                               &index, l->err);
+
+	for (uint32_t k = 0; r >= 0 && k < t->nruns; k++) {
+		const struct dcp_run *run = &m->run.at[t->run0 + k];
+		for (uint32_t i = 0; r >= 0 && i < run->count; i++, n++) {
+			const struct dcp_item *item = &m->item.at[run->chunk0 + i];
+			uint64_t payload = elem;
+			bool fits = true;
+			for (unsigned d = 0; d < t->ndim; d++) {
+				box[0][d] = dcp_coord(m, run, i, d);
+				box[1][d] = dcp_coord(m, run, i, t->ndim + d);
+				fits = fits && sf_mul(payload, box[1][d], &payload);
+			}
+			r = sf_ckpt_builder_chunk(l->b, box[0], box[1], l->err);
+			if (r < 0 || item->place == DCP_NONE || !fits)
+				continue;
+			r = item_place(l, item, payload, &place);
+			if (r < 0)
+				break;
+			if (place == SF_NONE)
+				unsafe = n;
+			else
+				sf_ckpt_builder_set_item(l->b, index, n, place, item->off,
+				                         item->len);
+			/* One name in one blob: several chunks of a rank overwrote each other when
+			 * it was saved. */
+			if (place != SF_NONE && place == l->place[item->place].blob && payload &&
+			    place == last_place && item->off == last_off)
+				r = sf_ckpt_builder_warn(
+					l->b, (const char *)l->name.at, "overwritten",
+					"chunks %u and %u of one rank share one place in its "
+					"safetensors data: only the last was kept",
+					n - 1, n);
+			last_place = place;
+			last_off = item->off;
+		}
+	}
+	if (r >= 0 && unsafe != SF_NONE)
+		r = sf_ckpt_builder_warn(l->b, (const char *)l->name.at, "unsafe-name",
+		                         "the item of chunk %u lies under a refused name", unsafe);
+	return r;
+}
+
+static int lower_keys(struct lower *l)
+{
+	const struct dcp_meta *m = l->m;
+	int r = 0;
+
+	for (size_t i = 0; i < m->key.n && r >= 0; i++) {
+		const struct dcp_key *key = &m->key.at[i];
+		l->is_key[key->name] = 1;
+		r = set_name(l, key->name);
+		if (r < 0)
+			break;
+		if (key->tensor != DCP_NONE)
+			r = lower_tensor(l, &m->tensor.at[key->tensor]);
+		else
+			r = sf_ckpt_builder_object(l->b, (const char *)l->name.at, l->name.len,
+			                           &l->object[key->name], l->err);
+	}
+	return r;
+}
+
+static int lower_objects(struct lower *l)
+{
+	uint64_t stray = l->m->stray;
+	int r = 0;
+
+	for (size_t i = 0; i < l->m->bytes.n && r >= 0; i++) {
+		const struct dcp_bytes *b = &l->m->bytes.at[i];
+		if (l->object[b->name] == SF_NONE) {
+			stray++;
+		} else if (l->place[b->item.place].torch != PLACE_UNSAFE) {
+			sf_ckpt_builder_set_object(l->b, l->object[b->name],
+			                           l->place[b->item.place].torch, b->item.off,
+			                           b->item.len);
+		} else {
+			r = set_name(l, b->name);
+			if (r >= 0)
+				r = sf_ckpt_builder_warn(l->b, (const char *)l->name.at,
+				                         "unsafe-name",
+				                         "its item lies under a refused name");
+		}
+	}
+	if (r >= 0 && stray)
+		r = sf_ckpt_builder_warn(
+			l->b, NULL, "stray-item",
+			"%llu entries of storage_data belong to no chunk of any key",
+			(unsigned long long)stray);
+	return r;
+}
+
+/* Planner paths; with a prefix every key gets one. */
+static int lower_paths(struct lower *l)
+{
+	const struct dcp_meta *m = l->m;
+	const unsigned front = l->src->prefix ? 1 : 0;
+	SF_FREE struct sf_path_elem *elem = NULL;
+	size_t cap = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < m->path.n; i++)
+		cap = SF_MAX(cap, m->path.at[i].n);
+	elem = sf_alloc_array(cap + 2, sizeof(*elem));
+	if (!elem)
+		return sf_fail(l->err, -ENOMEM, "dcp: no memory for %zu path elements", cap);
+	if (front)
+		elem[0] = (struct sf_path_elem){ l->src->prefix, (uint32_t)strlen(l->src->prefix),
+			                         0 };
+	for (size_t i = 0; i < m->path.n && r >= 0; i++) {
+		const struct dcp_path *path = &m->path.at[i];
+		if (!l->is_key[path->key] || !path->n)
+			continue; /* planner data is merged over ranks and may know more names than
+			             were saved */
+		l->is_key[path->key] = 2;
+		for (uint32_t k = 0; k < path->n; k++) {
+			const struct dcp_elem *e = &m->elem.at[path->elem0 + k];
+			elem[front + k] = (struct sf_path_elem){ str(l, e->text)->at,
+				                                 str(l, e->text)->len, e->is_int };
+		}
+		r = set_name(l, path->key);
+		if (r >= 0)
+			r = sf_ckpt_builder_path(l->b, (const char *)l->name.at, l->name.len, elem,
+			                         front + path->n, l->err);
+	}
+	for (size_t i = 0; front && i < m->key.n && r >= 0; i++) {
+		uint32_t name = m->key.at[i].name;
+		if (l->is_key[name] == 2)
+			continue;
+		elem[1] = (struct sf_path_elem){ str(l, name)->at, str(l, name)->len, 0 };
+		r = set_name(l, name);
+		if (r >= 0)
+			r = sf_ckpt_builder_path(l->b, (const char *)l->name.at, l->name.len, elem,
+			                         2, l->err);
+	}
+	return r;
+}
+
+int dcp_lower(const struct dcp_meta *m, const struct dcp_source *src, struct sf_ckpt_builder *b,
+              struct sf_error *err)
+{
+	struct lower l = { .m = m,
+		           .src = src,
+		           .b = b,
+		           .err = err,
+		           .name.limit = DCP_NAME_MAX,
+		           .file.limit = DCP_NAME_MAX };
+	int r = 0;
+
+	l.place = sf_alloc_array(m->place.n, sizeof(*l.place));
+	l.object = sf_alloc_array(m->str.n, sizeof(*l.object));
+	l.is_key = calloc(m->str.n + 1, 1);
+	if (!l.place || !l.object || !l.is_key)
+		r = sf_fail(err, -ENOMEM, "dcp: no memory for %zu names", m->str.n);
+	for (size_t i = 0; r >= 0 && i < m->str.n; i++)
+		l.object[i] = SF_NONE;
+	if (r >= 0)
+		r = lower_places(&l);
+	if (r >= 0)
+		r = lower_keys(&l);
+	if (r >= 0)
+		r = lower_objects(&l);
+	if (r >= 0)
+		r = lower_paths(&l);
+	free(l.place);
+	free(l.object);
+	free(l.is_key);
+	sf_buf_release(&l.name);
+	sf_buf_release(&l.file);
+	return r;
+}

@@ -1,0 +1,179 @@
+# All sources but MPI's, by layer (lowest first). A missing optional dependency is another file with the same symbols.
+
+SF_SOURCES_BASE = \
+	%D%/base/arena.c \
+	%D%/base/buf.c \
+	%D%/base/error.c \
+	%D%/base/escape.c \
+	%D%/base/glob.c \
+	%D%/base/hash.c \
+	%D%/base/json.c \
+	%D%/base/log.c \
+	%D%/base/map.c \
+	%D%/base/path.c \
+	%D%/base/sha256.c \
+	%D%/base/thread_pool.c \
+	%D%/base/vec.c
+
+SF_SOURCES_STORE = \
+	%D%/store/guard.c \
+	%D%/store/io.c \
+	%D%/store/source.c \
+	%D%/store/source_fault.c \
+	%D%/store/source_file.c \
+	%D%/store/store.c \
+	%D%/store/store_file.c \
+	%D%/store/store_mem.c
+
+SF_SOURCES_PARSE = \
+	%D%/parse/crc32_combine.c \
+	%D%/parse/dtype.c \
+	%D%/parse/dtype_cast.c \
+	%D%/parse/npy.c \
+	%D%/parse/pickle_build.c \
+	%D%/parse/pickle_check.c \
+	%D%/parse/pickle_container.c \
+	%D%/parse/pickle_read.c \
+	%D%/parse/pickle_text.c \
+	%D%/parse/pickle_value.c \
+	%D%/parse/pickle_write.c \
+	%D%/parse/pickle_write_value.c \
+	%D%/parse/safetensors.c \
+	%D%/parse/torch_item.c \
+	%D%/parse/torch_match.c \
+	%D%/parse/torch_tensor.c \
+	%D%/parse/weights_only.c \
+	%D%/parse/zip_read.c \
+	%D%/parse/zip_write.c
+if HAVE_ZSTD
+SF_SOURCES_PARSE += %D%/parse/zstd.c
+else
+SF_SOURCES_PARSE += %D%/parse/zstd_none.c
+endif
+if HAVE_DEFLATE
+SF_SOURCES_PARSE += %D%/parse/crc32_deflate.c
+else
+SF_SOURCES_PARSE += %D%/parse/crc32_zlib.c
+endif
+
+SF_SOURCES_CKPT = \
+	%D%/ckpt/ckpt.c \
+	%D%/ckpt/ckpt_builder.c \
+	%D%/ckpt/ckpt_builder_chunks.c \
+	%D%/ckpt/ckpt_check.c \
+	%D%/ckpt/ckpt_cover.c \
+	%D%/ckpt/ckpt_finish.c \
+	%D%/ckpt/ckpt_group.c \
+	%D%/ckpt/ckpt_order.c
+
+SF_SOURCES_FORMAT = \
+	%D%/format/format.c \
+	%D%/format/format_dcp.c \
+	%D%/format/format_dcp_composite.c \
+	%D%/format/format_dcp_hf.c \
+	%D%/format/format_dcp_join.c \
+	%D%/format/format_dcp_lower.c \
+	%D%/format/format_dcp_merge.c \
+	%D%/format/format_dcp_meta.c \
+	%D%/format/format_dcp_scan.c \
+	%D%/format/format_dcp_scan_build.c \
+	%D%/format/format_dcp_scan_memo.c \
+	%D%/format/format_dcp_scan_runs.c \
+	%D%/format/format_dcp_values.c
+
+SF_SOURCES_READ = \
+	%D%/read/coalesce.c \
+	%D%/read/item_cache.c \
+	%D%/read/layout.c \
+	%D%/read/objects.c \
+	%D%/read/open_files.c \
+	%D%/read/plan.c \
+	%D%/read/plan_pieces.c \
+	%D%/read/plan_range.c \
+	%D%/read/read_io.c \
+	%D%/read/read_op.c \
+	%D%/read/read_wave.c \
+	%D%/read/reader.c
+
+SF_SOURCES_VIEW = \
+	%D%/view/catalog.c \
+	%D%/view/catalog_group.c \
+	%D%/view/catalog_map.c \
+	%D%/view/counters.c \
+	%D%/view/entry_json.c \
+	%D%/view/entry_name.c \
+	%D%/view/hf_companions.c \
+	%D%/view/hf_config.c \
+	%D%/view/hf_names.c \
+	%D%/view/key_match.c \
+	%D%/view/object.c \
+	%D%/view/pt_embed.c \
+	%D%/view/pt_layout.c \
+	%D%/view/pt_pickle.c \
+	%D%/view/pt_tree.c \
+	%D%/view/st_embed.c \
+	%D%/view/st_skipped.c \
+	%D%/view/tree.c \
+	%D%/view/tree_attr.c \
+	%D%/view/tree_cache.c \
+	%D%/view/tree_file.c \
+	%D%/view/tree_flat.c \
+	%D%/view/tree_hf.c \
+	%D%/view/tree_live.c \
+	%D%/view/tree_root.c \
+	%D%/view/tree_shards.c \
+	%D%/view/tree_state.c \
+	%D%/view/tree_xattr.c \
+	%D%/view/value_class.c \
+	%D%/view/value_json.c \
+	%D%/view/value_numpy.c \
+	%D%/view/vfile.c \
+	%D%/view/view_hf.c \
+	%D%/view/view_hf_companion.c \
+	%D%/view/view_json.c \
+	%D%/view/view_npy.c \
+	%D%/view/view_options.c \
+	%D%/view/view_pt.c \
+	%D%/view/view_raw.c \
+	%D%/view/view_readme.c \
+	%D%/view/view_safetensors.c
+
+SF_SOURCES_SAVE =
+
+SF_SOURCES_TOOL = \
+	%D%/tool/common.c \
+	%D%/tool/copy_out.c \
+	%D%/tool/library.c \
+	%D%/tool/map_file.c \
+	%D%/tool/options.c \
+	%D%/tool/progress.c \
+	%D%/tool/session.c \
+	%D%/tool/write_file.c
+
+SF_SOURCES_CLI = \
+	%D%/cli/cli.c \
+	%D%/cli/cmd_cat.c \
+	%D%/cli/cmd_doctor.c \
+	%D%/cli/cmd_export.c \
+	%D%/cli/cmd_get.c \
+	%D%/cli/cmd_info.c \
+	%D%/cli/cmd_keys.c \
+	%D%/cli/cmd_ls.c \
+	%D%/cli/cmd_verify.c \
+	%D%/cli/expect.c \
+	%D%/cli/out_list.c \
+	%D%/cli/text.c \
+	%D%/cli/verify_deep.c
+
+noinst_LTLIBRARIES += libsf.la
+libsf_la_SOURCES = $(SF_SOURCES_BASE) $(SF_SOURCES_STORE) $(SF_SOURCES_PARSE) $(SF_SOURCES_CKPT) \
+	$(SF_SOURCES_FORMAT) $(SF_SOURCES_READ) $(SF_SOURCES_VIEW) $(SF_SOURCES_SAVE) $(SF_SOURCES_TOOL) \
+	$(SF_SOURCES_CLI)
+libsf_la_LIBADD = $(SF_LIBS)
+
+# The library is libsf cut down to what its exported functions (SF_API) reach.
+include_HEADERS += %D%/shardfuse.h
+lib_LTLIBRARIES += libshardfuse.la
+libshardfuse_la_SOURCES =
+libshardfuse_la_LIBADD = libsf.la
+libshardfuse_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined -Wl,--gc-sections

@@ -1,0 +1,85 @@
+#include "config.h"
+
+#include <zstd.h>
+
+#include "base/mem.h"
+#include "parse/zstd.h"
+
+#define STEP ((size_t)256 << 10)
+#define WINDOW_LOG_MAX                                                                            \
+	27 /* 128 MiB, the reference tool's own limit: a frame may ask for memory before it gives \
+	      a byte */
+
+struct sf_unzstd {
+	ZSTD_DStream *stream;
+	size_t hint; /* 0: a frame has ended just here; else bytes zstd would like next */
+	int failed;
+};
+
+int sf_unzstd_new(struct sf_unzstd **ret, struct sf_error *err)
+{
+	struct sf_unzstd *z = calloc(1, sizeof(*z));
+
+	if (z)
+		z->stream = ZSTD_createDStream();
+	if (!z || !z->stream) {
+		free(z);
+		return sf_fail(err, -ENOMEM, "zstd: no memory for a decoder");
+	}
+	ZSTD_DCtx_setParameter(z->stream, ZSTD_d_windowLogMax, WINDOW_LOG_MAX);
+	*ret = z;
+	return 0;
+}
+
+void sf_unzstd_free(struct sf_unzstd *z)
+{
+	if (z)
+		ZSTD_freeDStream(z->stream);
+	free(z);
+}
+
+static int fail(struct sf_unzstd *z, struct sf_error *err, int code, const char *what)
+{
+	z->failed = code;
+	return sf_fail(err, code, "zstd: %s", what);
+}
+
+int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_buf *out,
+                   struct sf_error *err)
+{
+	ZSTD_inBuffer in = { p, len, 0 };
+	bool full = false; /* zstd had more than fitted */
+
+	if (z->failed)
+		return fail(z, err, z->failed, "decoder has failed before");
+	while (in.pos < in.size || full) {
+		size_t step = STEP, before = out->len, n;
+		if (out->limit && out->limit - out->len < step)
+			step = out->limit - out->len;
+		/* At the limit one byte on the side tells "just fits" from a bomb. */
+		uint8_t over[1];
+		uint8_t *at = step ? sf_buf_extend(out, step) : over;
+		if (!at)
+			return fail(z, err, sf_buf_check(out), "no memory for its output");
+		ZSTD_outBuffer o = { at, step ? step : sizeof(over), 0 };
+		n = ZSTD_decompressStream(z->stream, &o, &in);
+		out->len = before + (step ? o.pos : 0);
+		if (ZSTD_isError(n))
+			return fail(z, err, -EBADMSG, ZSTD_getErrorName(n));
+		if (!step && o.pos)
+			return fail(z, err, -E2BIG, "output passes its limit");
+		z->hint = n;
+		full = n && o.pos == o.size; /* after a frame's end, zstd would ask for the next
+		                                one's head */
+	}
+	return 0;
+}
+
+int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err)
+{
+	if (z->failed)
+		return fail(z, err, z->failed, "decoder has failed before");
+	if (z->hint)
+		return fail(z, err, -EBADMSG, "the last frame is cut");
+	return 0;
+}

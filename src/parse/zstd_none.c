@@ -1,0 +1,27 @@
+#include "config.h"
+
+#include "parse/zstd.h"
+
+int sf_unzstd_new(struct sf_unzstd **ret, struct sf_error *err)
+{
+	(void)ret;
+	return sf_fail(err, -ENOTSUP, "zstd: this shardfuse was built without libzstd");
+}
+
+void sf_unzstd_free(struct sf_unzstd *z)
+{
+	(void)z;
+}
+
+int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_buf *out,
+                   struct sf_error *err)
+{
+	(void)z, (void)p, (void)len, (void)out;
+	return sf_fail(err, -ENOTSUP, "zstd: not built in");
+}
+
+int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err)
+{
+	(void)z;
+	return sf_fail(err, -ENOTSUP, "zstd: not built in");
+}

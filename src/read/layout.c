@@ -1,0 +1,287 @@
+#include "config.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+
+#include "base/mem.h"
+#include "ckpt/box.h"
+#include "parse/zip_read.h"
+#include "read/layout.h"
+
+#define PAGE 4096 /* words */
+#define ODD (UINT64_C(1) << 63)
+#define DIR_MAX (UINT64_C(64) << 20) /* bytes of a central directory or a data.pkl of one tensor */
+
+struct page {
+	_Atomic uint64_t word[PAGE]; /* 0: not known; payload_off + 1; ODD | pointer to an odd layout */
+};
+
+struct odd {
+	struct odd *next; /* for the end */
+	uint64_t payload_off, payload_len;
+	bool row_major, conj, neg;
+	int64_t stride[];
+};
+
+struct sf_layouts {
+	uint64_t npages;
+	struct odd *_Atomic odds;
+	struct page *_Atomic page[];
+};
+
+int sf_layouts_new(uint64_t nchunks, struct sf_layouts **ret, struct sf_error *err)
+{
+	uint64_t n = nchunks / PAGE + 1, bytes;
+
+	*ret = NULL;
+	if (sf_mul(n, sizeof(void *), &bytes) && sf_add(bytes, sizeof(struct sf_layouts), &bytes))
+		*ret = calloc(1, bytes);
+	if (!*ret)
+		return sf_fail(err, -ENOMEM, "layouts: no memory for %llu chunks", (unsigned long long)nchunks);
+	(*ret)->npages = n;
+	return 0;
+}
+
+void sf_layouts_free(struct sf_layouts *l)
+{
+	if (!l)
+		return;
+	for (uint64_t i = 0; i < l->npages; i++)
+		free(l->page[i]);
+	for (struct odd *o = l->odds, *next; o; o = next) {
+		next = o->next;
+		free(o);
+	}
+	free(l);
+}
+
+/* An ordinary item holds exactly what metadata says, so only its place is kept. */
+static uint64_t ordinary_len(const struct sf_tensor *t, uint32_t i)
+{
+	return sf_chunk_part_len(t, i) * sf_dtype_info(t->dtype)->bytes;
+}
+
+bool sf_layout_get(const struct sf_layouts *l, const struct sf_tensor *t, uint32_t i, struct sf_item_layout *ret)
+{
+	uint64_t n = t->chunk0 + i, word;
+	struct page *page = atomic_load_explicit(&l->page[n / PAGE], memory_order_acquire);
+
+	if (!page)
+		return false;
+	word = atomic_load_explicit(&page->word[n % PAGE], memory_order_acquire);
+	if (!word)
+		return false;
+	if (word & ODD) {
+		const struct odd *o = (const struct odd *)(uintptr_t)(word & ~ODD);
+		*ret = (struct sf_item_layout){ o->payload_off, o->payload_len, o->row_major, o->conj, o->neg,
+						o->row_major ? NULL : o->stride };
+		return true;
+	}
+	*ret = (struct sf_item_layout){ .payload_off = word - 1, .payload_len = ordinary_len(t, i), .row_major = true };
+	return true;
+}
+
+static struct page *make_page(struct sf_layouts *l, uint64_t n)
+{
+	struct page *none = NULL, *page = calloc(1, sizeof(*page));
+
+	if (page && !atomic_compare_exchange_strong_explicit(&l->page[n], &none, page, memory_order_acq_rel,
+							     memory_order_acquire)) {
+		free(page);
+		page = none;
+	}
+	return page;
+}
+
+int sf_layout_put(struct sf_layouts *l, const struct sf_tensor *t, uint32_t i, const struct sf_item_layout *layout)
+{
+	uint64_t n = t->chunk0 + i, word = layout->payload_off + 1, none = 0;
+	struct page *page = atomic_load_explicit(&l->page[n / PAGE], memory_order_acquire);
+	struct odd *o = NULL;
+
+	if (!page)
+		page = make_page(l, n / PAGE);
+	if (!page)
+		return -ENOMEM;
+	if (!layout->row_major || layout->conj || layout->neg || layout->payload_len != ordinary_len(t, i) ||
+	    word & ODD) {
+		o = malloc(sizeof(*o) + (layout->row_major ? 0 : t->ndim * sizeof(*o->stride)));
+		if (!o)
+			return -ENOMEM;
+		o->payload_off = layout->payload_off;
+		o->payload_len = layout->payload_len;
+		o->row_major = layout->row_major;
+		o->conj = layout->conj;
+		o->neg = layout->neg;
+		if (!layout->row_major)
+			memcpy(o->stride, layout->stride, t->ndim * sizeof(*o->stride));
+		word = ODD | (uint64_t)(uintptr_t)o;
+	}
+	if (!atomic_compare_exchange_strong_explicit(&page->word[n % PAGE], &none, word, memory_order_acq_rel,
+						     memory_order_acquire)) {
+		free(o); /* known by now */
+		return 0;
+	}
+	if (o) {
+		o->next = atomic_load_explicit(&l->odds, memory_order_relaxed);
+		while (!atomic_compare_exchange_weak_explicit(&l->odds, &o->next, o, memory_order_release,
+							      memory_order_relaxed))
+			;
+	}
+	return 0;
+}
+
+static void put_shape(char *text, size_t size, const uint64_t *at, unsigned ndim)
+{
+	size_t n = 0;
+
+	for (unsigned d = 0; d < ndim && n < size; d++)
+		n += (size_t)snprintf(text + n, size - n, "%s%llu", d ? ", " : "", (unsigned long long)at[d]);
+}
+
+int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const struct sf_chunk *c,
+			const struct sf_torch_item *item, int64_t *stride, struct sf_item_layout *ret,
+			struct sf_error *err)
+{
+	const struct sf_torch_tensor *x = &item->t;
+	uint64_t elem = sf_dtype_info(t->dtype)->bytes, volume = 1, numel = 1, span = 1, off, need;
+	bool same = x->ndim == t->ndim, row_major = true, fits = true;
+
+	if (x->dtype != t->dtype)
+		return sf_fail(err, -EBADMSG, "the item's header says dtype %s, metadata says %s",
+			       sf_dtype_info(x->dtype)->torch, sf_dtype_info(t->dtype)->torch);
+	for (unsigned d = 0; d < t->ndim; d++)
+		volume *= c->extent[d];
+	for (unsigned d = 0; d < x->ndim; d++) {
+		same = same && x->shape[d] == c->extent[d];
+		fits = fits && sf_mul(numel, x->shape[d], &numel);
+	}
+	if (c->part_len != volume) /* a run of the box: flat, or however it was shaped */
+		same = fits && numel == c->part_len;
+	if (!same) {
+		char a[200] = "", b[200] = "";
+		put_shape(a, sizeof(a), x->shape, x->ndim);
+		put_shape(b, sizeof(b), c->extent, t->ndim);
+		return sf_fail(err, -EBADMSG, "the item's header says shape [%s], metadata says [%s] (%llu elements)", a, b,
+			       (unsigned long long)c->part_len);
+	}
+	/* dense row-major? Dimensions of one element have no say. */
+	for (unsigned d = x->ndim; d-- > 0; span *= x->shape[d])
+		row_major = row_major && (x->shape[d] == 1 || (x->stride[d] >= 0 && (uint64_t)x->stride[d] == span));
+	if (c->part_len != volume && !row_major)
+		return sf_fail(err, -ENOTSUP, "an item that holds part of its box is not contiguous");
+	if (!sf_mul(x->storage_off, elem, &off) || off > item->payload_len)
+		return sf_fail(err, -EBADMSG, "storage offset %llu (of %llu-byte elements) in a storage of %llu bytes",
+			       (unsigned long long)x->storage_off, (unsigned long long)elem,
+			       (unsigned long long)item->payload_len);
+	*ret = (struct sf_item_layout){ .row_major = row_major, .conj = x->conj, .neg = x->neg };
+	ret->payload_len = item->payload_len - off;
+	if (!sf_add(item->payload_off, off, &ret->payload_off))
+		return sf_fail(err, -EBADMSG, "payload at %llu", (unsigned long long)item->payload_off);
+	need = c->part_len * elem;
+	if (row_major && ret->payload_len < need)
+		return sf_fail(err, -EBADMSG, "the item's payload has %llu bytes, its box needs %llu",
+			       (unsigned long long)ret->payload_len, (unsigned long long)need);
+	if (row_major)
+		ret->payload_len = need;
+	else
+		memcpy(stride, x->stride, x->ndim * sizeof(*stride));
+	ret->stride = row_major ? NULL : stride;
+	return 0;
+}
+
+int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err), void *arg,
+		       uint64_t item_len, struct sf_torch_item *ret, struct sf_error *err)
+{
+	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { .limit = DIR_MAX };
+	const struct sf_zip_record *rec;
+	SF_FREE uint8_t *tail = NULL, *dir = NULL, *pkl = NULL;
+	uint64_t n = SF_MIN(item_len, SF_ZIP_TAIL), data;
+	struct sf_zip_end end;
+	struct sf_zip_dir zip;
+	char key[64], name[80];
+	uint8_t local[30];
+	int r;
+
+	tail = malloc(n ? n : 1);
+	if (!tail)
+		return sf_fail(err, -ENOMEM, "no memory for %llu bytes", (unsigned long long)n);
+	r = read(arg, item_len - n, tail, n, err);
+	if (r >= 0)
+		r = sf_zip_find_end(tail, n, item_len, &end, err);
+	if (r < 0)
+		return r;
+	if (end.dir_len > DIR_MAX || end.dir_off > item_len || end.dir_len > item_len - end.dir_off)
+		return sf_fail(err, -E2BIG, "a central directory of %llu bytes at %llu", (unsigned long long)end.dir_len,
+			       (unsigned long long)end.dir_off);
+	dir = malloc(end.dir_len ? end.dir_len : 1);
+	if (!dir)
+		return sf_fail(err, -ENOMEM, "no memory for %llu bytes", (unsigned long long)end.dir_len);
+	r = read(arg, end.dir_off, dir, end.dir_len, err);
+	if (r >= 0)
+		r = sf_zip_parse_dir(dir, &end, item_len, &arena, &zip, err);
+	if (r < 0)
+		return r;
+	rec = sf_zip_find(&zip, "data.pkl");
+	if (!rec || rec->method != 0 || rec->size > DIR_MAX)
+		return sf_fail(err, -EBADMSG, "no record data.pkl, or one that is packed or has over %llu bytes",
+			       (unsigned long long)DIR_MAX);
+	r = read(arg, rec->header_off, local, sizeof(local), err);
+	if (r >= 0)
+		r = sf_zip_local_data(local, rec->header_off, &data, err);
+	if (r < 0)
+		return r;
+	if (data > item_len || rec->size > item_len - data)
+		return sf_fail(err, -EBADMSG, "record data.pkl: %llu bytes at %llu of %llu", (unsigned long long)rec->size,
+			       (unsigned long long)data, (unsigned long long)item_len);
+	pkl = malloc(rec->size ? rec->size : 1);
+	if (!pkl)
+		return sf_fail(err, -ENOMEM, "no memory for %llu bytes", (unsigned long long)rec->size);
+	r = read(arg, data, pkl, rec->size, err);
+	if (r >= 0)
+		r = sf_torch_item_pkl(pkl, rec->size, &ret->t, key, err);
+	if (r < 0)
+		return r;
+	snprintf(name, sizeof(name), "data/%s", key);
+	rec = sf_zip_find(&zip, name);
+	if (!rec || rec->method != 0)
+		return sf_fail(err, -EBADMSG, "no record %s, or it is packed", name);
+	r = read(arg, rec->header_off, local, sizeof(local), err);
+	if (r >= 0)
+		r = sf_zip_local_data(local, rec->header_off, &data, err);
+	if (r < 0)
+		return r;
+	if (data > item_len || rec->size > item_len - data)
+		return sf_fail(err, -EBADMSG, "record %s: %llu bytes at %llu of %llu", name, (unsigned long long)rec->size,
+			       (unsigned long long)data, (unsigned long long)item_len);
+	ret->payload_off = data;
+	ret->payload_len = rec->size;
+	return 0;
+}
+
+int sf_layout_convert(enum sf_dtype dtype, bool conj, bool neg, uint8_t *p, uint64_t at, uint64_t len,
+		      struct sf_error *err)
+{
+	const struct sf_dtype_info *info = sf_dtype_info(dtype);
+	uint8_t mask[16] = { 0 }; /* of one element: the sign bits to flip */
+	unsigned elem = info->bytes, half = elem / 2;
+
+	if (!info->is_complex && !info->is_float) {
+		if (!neg)
+			return 0; /* conj of what is not complex is itself */
+		return sf_fail(err, -ENOTSUP, "negated %s elements", info->torch);
+	}
+	/* both halves of a complex number are floats: their sign is the top bit of the last byte */
+	if (info->is_complex) {
+		mask[half - 1] = neg ? 0x80 : 0;
+		mask[elem - 1] = neg != conj ? 0x80 : 0;
+	} else {
+		mask[elem - 1] = neg ? 0x80 : 0;
+	}
+	for (unsigned k = 0; k < elem; k++)
+		if (mask[k])
+			for (uint64_t i = (k + elem - at % elem) % elem; i < len; i += elem)
+				p[i] ^= mask[k];
+	return 0;
+}

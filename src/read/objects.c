@@ -1,0 +1,259 @@
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "read/read_op.h"
+
+#define SLICE (UINT64_C(4) << 20)  /* of a long read */
+#define SLICES 4                   /* of it at once */
+#define WINDOW (UINT64_C(8) << 20) /* bytes of small items in one read */
+#define WINDOW_ITEMS 256
+
+/* ---- long reads: slices side by side, in bounded memory ---- */
+
+struct slices {
+	pthread_mutex_t m;
+	pthread_cond_t c;
+	struct slice {
+		struct sf_read rd;
+		struct slices *all;
+		bool used, done;
+		int r;
+	} at[SLICES];
+};
+
+static void slice_done(struct sf_read *rd, int r)
+{
+	struct slice *s = rd->priv;
+
+	pthread_mutex_lock(&s->all->m);
+	s->done = true;
+	s->r = r;
+	pthread_cond_signal(&s->all->c);
+	pthread_mutex_unlock(&s->all->m);
+}
+
+static int slice_wait(struct slices *all, struct slice *s, struct sf_error *err, int r)
+{
+	if (!s->used)
+		return r;
+	pthread_mutex_lock(&all->m);
+	while (!s->done)
+		pthread_cond_wait(&all->c, &all->m);
+	pthread_mutex_unlock(&all->m);
+	if (r >= 0 && s->r < 0)
+		r = sf_fail(err, s->r, "%s", s->rd.err.msg);
+	sf_read_release(&s->rd);
+	s->used = false;
+	return r;
+}
+
+static int read_long(struct sf_reader *rdr,
+		     int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err), void *arg,
+		     uint64_t off, uint8_t *buf, uint64_t len, struct sf_error *err)
+{
+	struct slices *all;
+	unsigned next = 0;
+	int r = 0;
+
+	if (len <= SLICE) {
+		struct sf_read rd = { .emit = emit, .arg = arg, .off = off, .len = len, .buf = buf };
+		if (!len)
+			return 0;
+		r = sf_read_wait(rdr, &rd);
+		if (r < 0)
+			sf_fail(err, r, "%s", rd.err.msg);
+		sf_read_release(&rd);
+		return r;
+	}
+	all = calloc(1, sizeof(*all));
+	if (!all)
+		return sf_fail(err, -ENOMEM, "no memory for a read");
+	pthread_mutex_init(&all->m, NULL);
+	pthread_cond_init(&all->c, NULL);
+	for (uint64_t at = 0, n; at < len && r >= 0; at += n, next = (next + 1) % SLICES) {
+		struct slice *s = &all->at[next];
+		n = SF_MIN(SLICE, len - at);
+		r = slice_wait(all, s, err, r);
+		if (r < 0)
+			break;
+		s->rd = (struct sf_read){ .emit = emit, .arg = arg, .off = off + at, .len = n, .buf = buf + at,
+					  .done = slice_done, .priv = s };
+		s->all = all;
+		s->done = false;
+		r = sf_read_try(rdr, &s->rd);
+		if (r == -EAGAIN) {
+			s->used = true;
+			sf_read_submit(rdr, &s->rd);
+			r = 0;
+			continue;
+		}
+		if (r < 0)
+			sf_fail(err, r, "%s", s->rd.err.msg);
+		sf_read_release(&s->rd);
+	}
+	for (unsigned i = 0; i < SLICES; i++)
+		r = slice_wait(all, &all->at[i], err, r);
+	pthread_cond_destroy(&all->c);
+	pthread_mutex_destroy(&all->m);
+	free(all);
+	return r;
+}
+
+static int emit_tensor(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+{
+	return sf_parts_tensor(p, *(uint32_t *)arg, off, len, SF_DTYPE_NONE);
+}
+
+static int emit_object(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+{
+	return sf_parts_object(p, *(uint32_t *)arg, off, len);
+}
+
+int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
+{
+	return read_long(r, emit_tensor, &tensor, off, buf, len, err);
+}
+
+int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf, uint64_t len,
+			 struct sf_error *err)
+{
+	return read_long(r, emit_object, &object, off, buf, len, err);
+}
+
+/* ---- whole items ---- */
+
+struct item {
+	uint32_t object, file;
+	uint64_t off, len;
+};
+
+struct window {
+	const struct item *at;
+	size_t n;
+};
+
+static int emit_lens(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+{
+	const struct window *w = arg;
+	int r = 0;
+
+	for (size_t i = 0; i < w->n && r >= 0; i++)
+		r = sf_parts_object_len(p, w->at[i].object);
+	return r;
+}
+
+static int emit_items(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+{
+	const struct window *w = arg;
+	int r = 0;
+
+	for (size_t i = 0; i < w->n && r >= 0; i++)
+		r = sf_parts_object(p, w->at[i].object, 0, w->at[i].len);
+	return r;
+}
+
+static int read_window(struct sf_reader *rdr,
+		       int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err),
+		       struct window *w, void *buf, uint64_t len, struct sf_error *err)
+{
+	struct sf_read rd = { .emit = emit, .arg = w, .len = len, .buf = buf };
+	int r = sf_read_wait(rdr, &rd);
+
+	if (r < 0)
+		sf_fail(err, r, "%s", rd.err.msg);
+	sf_read_release(&rd);
+	return r;
+}
+
+static int compare_items(const void *a, const void *b)
+{
+	const struct item *x = a, *y = b;
+
+	if (x->file != y->file)
+		return x->file < y->file ? -1 : 1;
+	return (x->off > y->off) - (x->off < y->off);
+}
+
+int sf_read_object_len(struct sf_reader *r, uint32_t object, uint64_t *ret, struct sf_error *err)
+{
+	struct item item = { .object = object };
+	struct window w = { &item, 1 };
+	uint64_t len;
+	int e;
+
+	if (object >= r->ckpt->nobjects)
+		return sf_fail(err, -EINVAL, "object %u of %u", object, r->ckpt->nobjects);
+	e = read_window(r, emit_lens, &w, &len, sizeof(len), err);
+	if (e >= 0)
+		*ret = len;
+	return e;
+}
+
+/* Items whose lengths are known, each handed over; as many in one read as WINDOW has room for. */
+static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint64_t limit,
+		     int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len, struct sf_error *err),
+		     void *arg, struct sf_error *err)
+{
+	SF_FREE uint8_t *buf = NULL;
+	uint64_t cap = 0;
+	int e = 0;
+
+	for (size_t i = 0, k; i < n && e >= 0; i = k) {
+		uint64_t bytes = at[i].len, pos = 0;
+		k = i + 1;
+		if (bytes > limit) {
+			e = each(arg, at[i].object, NULL, bytes, err);
+			continue;
+		}
+		for (; k < n && at[k].len <= limit && bytes + at[k].len <= WINDOW; k++)
+			bytes += at[k].len;
+		if (bytes > cap || !buf) {
+			free(buf);
+			cap = bytes;
+			buf = malloc(bytes ? bytes : 1);
+			if (!buf)
+				return sf_fail(err, -ENOMEM, "no memory for %llu bytes of objects", (unsigned long long)bytes);
+		}
+		struct window w = { &at[i], k - i };
+		if (bytes && k - i == 1)
+			e = sf_read_object_range(r, at[i].object, 0, buf, bytes, err);
+		else if (bytes)
+			e = read_window(r, emit_items, &w, buf, bytes, err);
+		for (size_t j = i; j < k && e >= 0; pos += at[j++].len)
+			e = each(arg, at[j].object, buf + pos, at[j].len, err);
+	}
+	return e;
+}
+
+int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint64_t limit,
+		    int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len, struct sf_error *err), void *arg,
+		    struct sf_error *err)
+{
+	const struct sf_ckpt *ckpt = r->ckpt;
+	SF_FREE struct item *items = sf_alloc_array(n, sizeof(*items));
+	uint64_t lens[WINDOW_ITEMS];
+	int e = 0;
+
+	if (!items)
+		return sf_fail(err, -ENOMEM, "no memory for %zu objects", n);
+	for (size_t i = 0; i < n; i++) {
+		const struct sf_object *o;
+		if (objects[i] >= ckpt->nobjects)
+			return sf_fail(err, -EINVAL, "object %u of %u", objects[i], ckpt->nobjects);
+		o = &ckpt->object[objects[i]];
+		items[i] = (struct item){ objects[i], o->place == SF_NONE ? SF_NONE : ckpt->place[o->place].file, o->off, o->len };
+	}
+	/* in the order of the files: neighbours become one request */
+	qsort(items, n, sizeof(*items), compare_items);
+	for (size_t i = 0; i < n && e >= 0; i += WINDOW_ITEMS) {
+		struct window w = { &items[i], SF_MIN(n - i, (size_t)WINDOW_ITEMS) };
+		e = read_window(r, emit_lens, &w, lens, w.n * sizeof(*lens), err);
+		for (size_t k = 0; k < w.n && e >= 0; k++)
+			items[i + k].len = lens[k];
+		if (e >= 0)
+			e = hand_over(r, w.at, w.n, limit, each, arg, err);
+	}
+	return e;
+}

@@ -1,0 +1,534 @@
+#include "config.h"
+
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "read/read_op.h"
+
+#define KEEP_BUF (8u << 20)  /* a larger buffer is not kept for the next read */
+#define KEEP_ELEMS 65536     /* nor is a longer array */
+
+uint8_t *sf_op_dst(struct sf_op *op)
+{
+	if (op->dst)
+		return op->dst;
+	if (op->buf_cap < op->len) {
+		size_t cap = (op->len + 0xffff) & ~(size_t)0xffff;
+		void *p;
+		free(op->buf);
+		op->buf = NULL;
+		op->buf_cap = 0;
+		if (op->len > SIZE_MAX - 0xffff || posix_memalign(&p, 4096, cap) != 0)
+			return NULL;
+		op->buf = p;
+		op->buf_cap = cap;
+	}
+	return op->dst = op->buf;
+}
+
+int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
+{
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	const struct sf_ckpt *ckpt = op->r->ckpt;
+	const struct sf_key *k;
+
+	if (r == -EAGAIN || part->kind == SF_PART_LISTED)
+		return r;
+	k = &ckpt->key[part->kind == SF_PART_TENSOR ? ckpt->tensor[part->index].key : ckpt->object[part->index].key];
+	if (part->kind == SF_PART_TENSOR)
+		return sf_fail_ctx(&op->err, r, "tensor '%.*s', chunk %u", (int)SF_MIN(k->len, 200u), k->name, item->chunk);
+	return sf_fail_ctx(&op->err, r, "object '%.*s'", (int)SF_MIN(k->len, 200u), k->name);
+}
+
+/* ---- what the view says ---- */
+
+/* Room for @len bytes more of the read, or NULL. */
+static uint8_t *take(struct sf_parts *p, uint64_t len)
+{
+	uint8_t *dst;
+
+	if (len > p->op->len - p->at)
+		return NULL;
+	dst = sf_op_dst(p->op);
+	if (dst) {
+		dst += p->at;
+		p->at += len;
+	}
+	return dst;
+}
+
+int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len)
+{
+	uint8_t *dst;
+
+	if (!len)
+		return 0;
+	dst = take(p, len);
+	if (!dst)
+		return -ENOMEM;
+	memcpy(dst, at, len);
+	return 0;
+}
+
+int sf_parts_zeros(struct sf_parts *p, uint64_t len)
+{
+	uint8_t *dst;
+
+	if (!len)
+		return 0;
+	dst = take(p, len);
+	if (!dst)
+		return -ENOMEM;
+	memset(dst, 0, len);
+	return 0;
+}
+
+static int add_part(struct sf_parts *p, struct sf_part part)
+{
+	if (!part.len)
+		return 0;
+	if (part.len > p->op->len - p->at)
+		return -ERANGE;
+	part.dst = p->at;
+	p->at += part.len;
+	return sf_part_list_push(&p->list, part) < 0 ? -ENOMEM : 0;
+}
+
+int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len, enum sf_dtype cast)
+{
+	const struct sf_ckpt *ckpt = p->op->r->ckpt;
+	struct sf_part part = { .kind = SF_PART_TENSOR, .index = tensor, .len = len, .off = off, .n = len };
+	const struct sf_tensor *t;
+
+	if (tensor >= ckpt->ntensors)
+		return -ERANGE;
+	t = &ckpt->tensor[tensor];
+	if (cast != SF_DTYPE_NONE && cast != t->dtype) {
+		uint64_t to = sf_dtype_info(cast)->bytes, from = sf_dtype_info(t->dtype)->bytes, first, end;
+		if (!sf_dtype_info(cast)->is_float || !sf_dtype_info(t->dtype)->is_float || off > t->bytes / from * to ||
+		    len > t->bytes / from * to - off)
+			return -ERANGE;
+		first = off / to;
+		end = (off + len + to - 1) / to;
+		part.cast = (uint8_t)cast;
+		part.off = first * from;
+		part.n = (end - first) * from;
+		part.cast_at = p->cast_bytes;
+		p->cast_bytes += (part.n + 15) & ~UINT64_C(15);
+		part.cast_skip = (uint8_t)(off % to);
+	} else if (off > t->bytes || len > t->bytes - off) {
+		return -ERANGE;
+	}
+	return add_part(p, part);
+}
+
+int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t len)
+{
+	if (listed >= p->op->r->ckpt->nlisting)
+		return -ERANGE;
+	return add_part(p, (struct sf_part){ .kind = SF_PART_LISTED, .index = listed, .len = len, .off = off, .n = len });
+}
+
+int sf_parts_object(struct sf_parts *p, uint32_t object, uint64_t off, uint64_t len)
+{
+	if (object >= p->op->r->ckpt->nobjects)
+		return -ERANGE;
+	return add_part(p, (struct sf_part){ .kind = SF_PART_OBJECT, .index = object, .len = len, .off = off, .n = len });
+}
+
+int sf_parts_object_len(struct sf_parts *p, uint32_t object)
+{
+	const struct sf_ckpt *ckpt = p->op->r->ckpt;
+	const struct sf_object *o;
+
+	if (object >= ckpt->nobjects)
+		return -ERANGE;
+	o = &ckpt->object[object];
+	if (o->place != SF_NONE && ckpt->place[o->place].transform == SF_TRANSFORM_NONE)
+		return sf_parts_bytes(p, &o->len, sizeof(o->len));
+	return add_part(p, (struct sf_part){ .kind = SF_PART_OBJECT_LEN, .index = object, .len = 8 });
+}
+
+int sf_op_begin(struct sf_op *op, struct sf_read *rd)
+{
+	int r;
+
+	op->rd = rd;
+	op->off = rd->off;
+	op->len = rd->len;
+	op->to_caller = rd->buf != NULL;
+	op->parts.op = op;
+	op->dst = op->may_wait ? NULL : rd->buf; /* a late completion must not find the caller's memory gone */
+	op->state = SF_OP_WAVE;
+	op->err.msg[0] = '\0';
+	r = rd->emit(rd->arg, rd->off, rd->len, &op->parts, &op->err);
+	if (r < 0)
+		return op->err.msg[0] ? r : sf_fail(&op->err, r, "a view's parts of %llu bytes at %llu were refused",
+						    (unsigned long long)rd->len, (unsigned long long)rd->off);
+	if (op->parts.at != rd->len)
+		return sf_fail(&op->err, -EIO, "a view gave %llu of %llu bytes at %llu", (unsigned long long)op->parts.at,
+			       (unsigned long long)rd->len, (unsigned long long)rd->off);
+	if (op->parts.cast_bytes) {
+		op->cast_buf = malloc(op->parts.cast_bytes);
+		if (!op->cast_buf)
+			return sf_fail(&op->err, -ENOMEM, "no memory for %llu bytes to cast",
+				       (unsigned long long)op->parts.cast_bytes);
+	}
+	return 0;
+}
+
+/* ---- pieces ---- */
+
+/* Where byte 0 of a part's stored bytes goes. */
+static uint8_t *part_dst(struct sf_op *op, const struct sf_part *part)
+{
+	uint8_t *dst;
+
+	if (part->cast)
+		return op->cast_buf + part->cast_at;
+	dst = sf_op_dst(op);
+	return dst ? dst + part->dst : NULL;
+}
+
+static enum sf_fetch_kind fetch_kind(const struct sf_part *part)
+{
+	return part->kind >= SF_PART_OBJECT ? SF_FETCH_OBJECT : SF_FETCH_TENSOR;
+}
+
+/* 1: lent. Bytes that are looked at later, or go to the caller's buffer, are not. */
+static int lend(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part, uint64_t base,
+		const struct sf_piece *p)
+{
+	struct sf_op_lease l = { part->dst + p->dst_off, p->len, p->count, (uint64_t)p->dst_step, { 0 } };
+
+	if (p->len < SF_LEND_MIN || (p->count > 1 && (p->src_step != (int64_t)p->len || p->dst_step < p->src_step)) ||
+	    p->count > SF_OP_LENT - op->nlent)
+		return 0;
+	if (sf_source_lend(op->sources.at[item->source].src, base + p->src_off, p->len * p->count, fetch_kind(part),
+			   &l.lease) < 0)
+		return 0;
+	if (sf_op_leases_push(&op->leases, l) < 0) {
+		sf_lease_release(&l.lease);
+		return 0;
+	}
+	op->nlent += (uint32_t)p->count;
+	return 1;
+}
+
+static int copy_from_memory(struct sf_op *op, const struct sf_op_item *item, uint8_t *dst)
+{
+	const struct sf_cached *mem = item->mem;
+
+	for (size_t i = 0; i < op->pieces.n; i++) {
+		const struct sf_piece *p = &op->pieces.at[i];
+		const uint8_t *src = mem->at + item->layout.payload_off + p->src_off;
+		for (uint64_t k = 0; k < p->count; k++)
+			memcpy(dst + p->dst_off + (int64_t)k * p->dst_step, src + (int64_t)k * p->src_step, p->len);
+	}
+	return 0;
+}
+
+static int plan_item(struct sf_op *op, uint32_t i)
+{
+	const struct sf_op_item *item = &op->items.at[i];
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	struct sf_piece whole = { .src_off = part->off, .len = part->n, .count = 1, .item = i };
+
+	op->pieces.n = 0;
+	if (part->kind == SF_PART_TENSOR)
+		return sf_plan_pieces(op->r->ckpt, &op->r->ckpt->tensor[part->index], item->chunk, &item->layout, part->off,
+				      part->n, i, &op->pieces, &op->err);
+	return sf_pieces_push(&op->pieces, whole) < 0 ? sf_fail(&op->err, -ENOMEM, "no memory for pieces") : 0;
+}
+
+static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
+{
+	const struct sf_op_item *item = &op->items.at[i];
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	const struct sf_item_layout *lay = &item->layout;
+	uint64_t room = item->mem && item->transform ? item->mem->len : item->len, base;
+	size_t kept = 0;
+	uint8_t *dst;
+	int r;
+
+	if (lay->payload_off > room || lay->payload_len > room - lay->payload_off)
+		return sf_fail(&op->err, -EBADMSG, "payload of %llu bytes at %llu of an item of %llu",
+			       (unsigned long long)lay->payload_len, (unsigned long long)lay->payload_off,
+			       (unsigned long long)room);
+	r = plan_item(op, i);
+	if (r < 0)
+		return r;
+	if (item->mem && item->transform) {
+		dst = part_dst(op, part);
+		if (dst && part->kind == SF_PART_OBJECT_LEN) {
+			memcpy(dst, &item->mem->len, 8);
+			return 0;
+		}
+		return dst ? copy_from_memory(op, item, dst) : sf_fail(&op->err, -ENOMEM, "no memory for %llu bytes",
+								       (unsigned long long)op->len);
+	}
+	base = item->off + lay->payload_off;
+	may_lend = may_lend && !part->cast && !lay->conj && !lay->neg;
+	for (size_t k = 0; k < op->pieces.n; k++) {
+		const struct sf_piece *p = &op->pieces.at[k];
+		if (may_lend && lend(op, item, part, base, p))
+			continue;
+		op->pieces.at[kept++] = *p;
+	}
+	if (!kept)
+		return 0;
+	dst = part_dst(op, part);
+	if (!dst || sf_coalesce(&op->co, item->source, i, (uint8_t)fetch_kind(part), base, dst, op->pieces.at, kept) < 0)
+		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes", (unsigned long long)op->len);
+	return 0;
+}
+
+static int make_pieces(struct sf_op *op)
+{
+	/* With a buffer of the caller's all bytes are put there; rd itself may be gone when the op was parked. */
+	bool may_lend = !op->to_caller;
+	int r = 0;
+
+	sf_coalesce_reset(&op->co);
+	for (uint32_t i = 0; i < op->items.n && r >= 0; i++) {
+		r = item_pieces(op, i, may_lend);
+		if (r < 0)
+			return sf_op_fail_item(op, &op->items.at[i], r);
+	}
+	if (sf_coalesce_finish(&op->co) < 0)
+		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes", (unsigned long long)op->len);
+	op->io_at = 0;
+	op->after_io = SF_OP_WAVE_DONE;
+	op->state = SF_OP_IO;
+	return 0;
+}
+
+/* Lazily conjugated or negated items: signs are flipped in place. */
+static int convert(struct sf_op *op, uint32_t i)
+{
+	const struct sf_op_item *item = &op->items.at[i];
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	enum sf_dtype dtype;
+	uint8_t *dst = part_dst(op, part);
+	int r = plan_item(op, i);
+
+	if (r < 0)
+		return r;
+	dtype = op->r->ckpt->tensor[part->index].dtype;
+	for (size_t k = 0; k < op->pieces.n; k++) {
+		const struct sf_piece *p = &op->pieces.at[k];
+		for (uint64_t j = 0; j < p->count && r >= 0; j++) {
+			uint64_t at = p->dst_off + j * (uint64_t)p->dst_step;
+			r = sf_layout_convert(dtype, item->layout.conj, item->layout.neg, dst + at, part->off + at, p->len,
+					      &op->err);
+		}
+	}
+	return r;
+}
+
+static int wave_done(struct sf_op *op)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < op->co.ranges.n; i++)
+		if (op->co.ranges.at[i].nscatter)
+			sf_range_scatter(&op->co, &op->co.ranges.at[i]);
+	for (uint32_t i = 0; i < op->items.n && r >= 0; i++) {
+		const struct sf_op_item *item = &op->items.at[i];
+		if (item->layout.conj || item->layout.neg)
+			r = convert(op, i);
+		if (r < 0)
+			return sf_op_fail_item(op, item, r);
+	}
+	/* What was read is of the version that was loaded only if the file still is. */
+	for (uint32_t i = 0; i < op->sources.n; i++) {
+		struct sf_op_source *s = &op->sources.at[i];
+		r = sf_source_check(s->src, &op->err);
+		if (r < 0) {
+			sf_open_files_drop(op->r->files, s->key, s->src);
+			return r;
+		}
+	}
+	op->state = SF_OP_WAVE;
+	return 0;
+}
+
+/* ---- the end ---- */
+
+static void cast_part(struct sf_op *op, const struct sf_part *part)
+{
+	enum sf_dtype from = op->r->ckpt->tensor[part->index].dtype, to = part->cast;
+	uint64_t a = sf_dtype_info(from)->bytes, b = sf_dtype_info(to)->bytes, n;
+	const uint8_t *src = op->cast_buf + part->cast_at;
+	uint8_t *dst = op->dst + part->dst, one[16];
+	uint64_t left = part->len;
+
+	if (part->cast_skip) {
+		n = SF_MIN(b - part->cast_skip, left);
+		sf_dtype_cast(one, to, src, from, 1);
+		memcpy(dst, one + part->cast_skip, n);
+		dst += n;
+		src += a;
+		left -= n;
+	}
+	n = left / b;
+	if (n)
+		sf_dtype_cast(dst, to, src, from, n);
+	if (left % b) {
+		sf_dtype_cast(one, to, src + n * a, from, 1);
+		memcpy(dst + n * b, one, left % b);
+	}
+}
+
+static int finish(struct sf_op *op)
+{
+	if (op->cast_buf) {
+		if (!sf_op_dst(op))
+			return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes", (unsigned long long)op->len);
+		for (size_t i = 0; i < op->parts.list.n; i++)
+			if (op->parts.list.at[i].cast)
+				cast_part(op, &op->parts.list.at[i]);
+	}
+	op->state = SF_OP_DONE;
+	return 0;
+}
+
+static int add_iov(struct sf_op *op, const void *at, uint64_t len)
+{
+	return len ? sf_iovs_push(&op->iovs, (struct iovec){ (void *)at, len }) : 0;
+}
+
+/*
+ * The read in order: lent runs, and what is between them out of the buffer. A lease is a queue of runs in order, so the
+ * next run is the first of one of them: few leases, or few runs, so looking at all of them costs least.
+ */
+static int lay_out(struct sf_op *op)
+{
+	struct sf_op_lease *l = op->leases.at;
+	size_t n = op->leases.n;
+	uint64_t at = 0;
+
+	while (n) {
+		size_t k = 0;
+		for (size_t i = 1; i < n; i++)
+			if (l[i].dst < l[k].dst)
+				k = i;
+		if (add_iov(op, op->dst ? op->dst + at : NULL, l[k].dst - at) < 0 ||
+		    add_iov(op, l[k].lease.at, l[k].len) < 0)
+			return -ENOMEM;
+		at = l[k].dst + l[k].len;
+		l[k].lease.at = (const uint8_t *)l[k].lease.at + l[k].len;
+		l[k].dst += l[k].step;
+		if (--l[k].count == 0) { /* behind the others: it is still to be let go */
+			struct sf_op_lease done = l[k];
+			l[k] = l[--n];
+			l[n] = done;
+		}
+	}
+	return add_iov(op, op->dst ? op->dst + at : NULL, op->len - at) < 0 ? -ENOMEM : 0;
+}
+
+int sf_op_result(struct sf_op *op, void *buf)
+{
+	if (!buf)
+		return lay_out(op);
+	if (op->dst && op->dst != buf)
+		memcpy(buf, op->dst, op->len);
+	return add_iov(op, buf, op->len) < 0 ? -ENOMEM : 0;
+}
+
+static void let_wave_go(struct sf_op *op)
+{
+	for (uint32_t i = 0; i < op->items.n; i++)
+		sf_cached_unref(op->r->items, op->items.at[i].mem);
+	for (uint32_t i = 0; i < op->sources.n; i++)
+		sf_source_unref(op->sources.at[i].src);
+	op->items.n = op->sources.n = 0;
+	op->last_source = 0;
+	free(op->head);
+	free(op->opens);
+	free(op->waits);
+	op->head = NULL;
+	op->opens = NULL;
+	op->waits = NULL;
+}
+
+void sf_op_reset(struct sf_op *op)
+{
+	let_wave_go(op);
+	for (size_t i = 0; i < op->leases.n; i++)
+		sf_lease_release(&op->leases.at[i].lease);
+	op->nlent = 0;
+	op->leases.n = op->iovs.n = op->parts.list.n = op->chunks.n = op->pieces.n = 0;
+	sf_coalesce_reset(&op->co);
+	free(op->cast_buf);
+	op->cast_buf = NULL;
+	op->parts.at = op->parts.cast_bytes = 0;
+	op->part_at = op->chunk_at = 0;
+	op->part_begun = false;
+	op->failed = 0;
+	op->nreqs = 0;
+	op->dst = NULL;
+	op->rd = NULL;
+	if (op->buf_cap > KEEP_BUF) {
+		free(op->buf);
+		op->buf = NULL;
+		op->buf_cap = 0;
+	}
+	if (op->parts.list.cap > KEEP_ELEMS)
+		sf_part_list_release(&op->parts.list);
+	if (op->chunks.cap > KEEP_ELEMS)
+		sf_u32s_release(&op->chunks);
+	if (op->pieces.cap > KEEP_ELEMS)
+		sf_pieces_release(&op->pieces);
+}
+
+int sf_op_steps(struct sf_op *op)
+{
+	int r = 0;
+
+	while (r == 0) {
+		if (op->failed)
+			return op->failed;
+		if (op->may_wait && atomic_load_explicit(&op->claimed, memory_order_acquire))
+			return sf_fail(&op->err, -ECANCELED, "canceled");
+		switch (op->state) {
+		case SF_OP_WAVE:
+			let_wave_go(op);
+			r = sf_op_next_wave(op);
+			if (r == 0 && !op->items.n)
+				return finish(op);
+			break;
+		case SF_OP_OPEN:
+			r = sf_op_open(op);
+			break;
+		case SF_OP_HEADS:
+			r = sf_op_ask_heads(op);
+			break;
+		case SF_OP_PARSE:
+			r = sf_op_parse_heads(op);
+			break;
+		case SF_OP_SLOW:
+			r = sf_op_slow_heads(op);
+			break;
+		case SF_OP_CACHE:
+			r = sf_op_ask_cache(op);
+			break;
+		case SF_OP_CACHED:
+			r = sf_op_use_cached(op);
+			break;
+		case SF_OP_PIECES:
+			r = make_pieces(op);
+			break;
+		case SF_OP_IO:
+			r = sf_op_io(op);
+			break;
+		case SF_OP_WAVE_DONE:
+			r = wave_done(op);
+			break;
+		case SF_OP_DONE:
+			return 0;
+		}
+	}
+	return r;
+}

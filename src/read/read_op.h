@@ -1,0 +1,196 @@
+/* One read under way: from parts to bytes, by steps that never wait. Private to src/read. */
+#ifndef SF_READ_READ_OP_H
+#define SF_READ_READ_OP_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "read/coalesce.h"
+#include "read/item_cache.h"
+#include "read/layout.h"
+#include "read/open_files.h"
+#include "read/reader.h"
+
+#define SF_OP_ITEMS 4096     /* of one wave */
+#define SF_OP_LENT 480       /* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
+#define SF_OP_WINDOW 64      /* requests submitted at once */
+#define SF_LEND_MIN (4 << 10) /* bytes of a run from which lending costs less than a copy */
+
+enum sf_part_kind { SF_PART_TENSOR, SF_PART_LISTED, SF_PART_OBJECT, SF_PART_OBJECT_LEN };
+struct sf_part {
+	uint8_t kind;
+	uint8_t cast;      /* enum sf_dtype, SF_DTYPE_NONE as stored */
+	uint8_t cast_skip; /* bytes of the first cast element that are not asked for */
+	uint32_t index;
+	uint64_t dst, len; /* bytes of the read */
+	uint64_t off, n;   /* bytes of what is stored; with a cast whole elements around them */
+	uint64_t cast_at;  /* where those n bytes are in op->cast_buf */
+};
+SF_VEC(sf_part_list, struct sf_part);
+
+struct sf_parts {
+	struct sf_op *op;
+	uint64_t at; /* bytes said so far */
+	uint64_t cast_bytes;
+	struct sf_part_list list;
+};
+
+struct sf_op_source {
+	uint32_t key; /* of open_files: ckpt->file[], behind them ckpt->listing[] */
+	struct sf_source *src;
+};
+SF_VEC(sf_op_sources, struct sf_op_source);
+
+/* A stored item that a part touches. */
+struct sf_op_item {
+	uint32_t part;
+	uint32_t chunk; /* of the part's tensor; SF_NONE: an object's item, a listed file */
+	uint32_t source; /* op->sources.at[] */
+	uint8_t form, transform;
+	bool known; /* the layout is */
+	bool slow;  /* only the central directory tells */
+	uint64_t off, len;
+	struct sf_item_layout layout;
+	const struct sf_cached *mem; /* decoded, or a blob's header */
+	uint64_t head_at, head_len;  /* in op->head */
+};
+SF_VEC(sf_op_items, struct sf_op_item);
+
+/* Lent bytes: @count runs of @len that lie side by side where they are lent and @step apart in the read. */
+struct sf_op_lease {
+	uint64_t dst, len, count, step;
+	struct sf_lease lease;
+};
+SF_VEC(sf_op_leases, struct sf_op_lease);
+
+struct sf_op_req {
+	struct sf_io_req io;
+	struct sf_op *op;
+	struct sf_source *src;
+	uint32_t item;
+};
+struct sf_op_open {
+	struct sf_task task;
+	struct sf_op *op;
+	uint32_t source;
+};
+struct sf_op_wait {
+	struct sf_cache_wait wait;
+	struct sf_op *op;
+	uint32_t item;
+};
+
+enum sf_op_state {
+	SF_OP_WAVE, SF_OP_OPEN, SF_OP_HEADS, SF_OP_PARSE, SF_OP_SLOW, SF_OP_CACHE, SF_OP_CACHED, SF_OP_PIECES, SF_OP_IO,
+	SF_OP_WAVE_DONE, SF_OP_DONE
+};
+
+/*
+ * A step's result: 0 goes on at once; SF_OP_PARKED: a completion goes on with it, maybe already on another thread, so
+ * nothing of the op may be touched; negative ends it.
+ */
+#define SF_OP_PARKED 1
+
+struct sf_op {
+	struct sf_reader *r;
+	struct sf_read *rd;    /* only whoever claimed the op may look at it after it was parked */
+	_Atomic uint32_t refs; /* the sf_read's, and the steps' while submitted */
+	_Atomic bool claimed;  /* whoever sets it calls done */
+	bool may_wait;         /* submitted */
+	bool to_caller;        /* the result goes to the caller's buffer: nothing is lent */
+
+	uint64_t off, len;
+	uint8_t *dst;          /* where byte 0 of the read goes: own, or the caller's buffer when nothing can be late */
+	uint8_t *buf;          /* own */
+	size_t buf_cap;
+	uint8_t *cast_buf;
+	struct sf_parts parts;
+	struct sf_op_leases leases;
+	uint32_t nlent;        /* runs of them */
+	struct sf_iovs iovs;   /* the result */
+
+	/* where the next wave begins */
+	size_t part_at, chunk_at;
+	bool part_begun;
+	struct sf_u32s chunks; /* of that part */
+
+	/* the wave: items of at most so many files */
+	enum sf_op_state state, after_io;
+	struct sf_op_sources sources;
+	uint32_t last_source;
+	struct sf_op_items items;
+	struct sf_pieces pieces;
+	struct sf_coalesce co;
+	size_t io_at;          /* co.ranges done or submitted */
+	uint8_t *head;
+	struct sf_op_open *opens;
+	struct sf_op_wait *waits;
+	struct sf_task slow;
+
+	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
+	pthread_mutex_t m;        /* guards the three below: completions and cancelling meet there */
+	int failed;               /* first failure of a completion, message in err */
+	struct sf_op_req *reqs;
+	uint32_t nreqs;
+	struct sf_error err;
+
+	/* the reader's, under its lock */
+	struct sf_op *prev, *next;
+	bool listed;
+	int why;               /* -ETIMEDOUT or -ECANCELED */
+	uint64_t deadline_ns;
+};
+
+struct sf_reader {
+	const struct sf_ckpt *ckpt;
+	struct sf_store *store;
+	struct sf_io *io;
+	struct sf_layouts *layouts;
+	struct sf_open_files *files;
+	struct sf_item_cache *items;
+	uint32_t wave_files; /* files one read holds open at once */
+	size_t keep_bytes;   /* of buffers in free ops */
+	struct {
+		pthread_mutex_t m;
+		pthread_cond_t timer_wakes, all_idle;
+		struct sf_op *free;
+		unsigned nfree;
+		size_t free_bytes;
+		unsigned live; /* ops that are not in the free list */
+		struct sf_op *first, *last; /* submitted ones by deadline */
+		bool timer_runs, ending;
+	} locked;
+	pthread_t timer;
+};
+
+/* read_op.c */
+int sf_op_begin(struct sf_op *op, struct sf_read *rd); /* the view says its parts */
+int sf_op_steps(struct sf_op *op);                      /* 0 done, SF_OP_PARKED, or negative with op->err */
+int sf_op_result(struct sf_op *op, void *buf);          /* op->iovs, or all into @buf; -ENOMEM */
+void sf_op_reset(struct sf_op *op);                     /* lets everything go, memory kept within reason */
+uint8_t *sf_op_dst(struct sf_op *op);                   /* NULL: no memory */
+int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r); /* words about it before op->err */
+
+/* The length of an object's item after its transform, as 8 bytes in the machine's order. */
+int sf_parts_object_len(struct sf_parts *p, uint32_t object);
+
+/* read_wave.c: which items, their sources and layouts */
+int sf_op_next_wave(struct sf_op *op);
+int sf_op_open(struct sf_op *op);
+int sf_op_ask_heads(struct sf_op *op);
+int sf_op_parse_heads(struct sf_op *op);
+int sf_op_slow_heads(struct sf_op *op);
+int sf_op_ask_cache(struct sf_op *op);
+int sf_op_use_cached(struct sf_op *op);
+
+/* read_io.c */
+int sf_op_io(struct sf_op *op);          /* all of op->co.ranges, then op->after_io */
+void sf_op_cancel_io(struct sf_op *op);  /* any thread that holds a reference */
+/* around starting completions */
+void sf_op_async_begin(struct sf_op *op);
+int sf_op_async_end(struct sf_op *op);   /* 0: all came already; SF_OP_PARKED */
+void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err);
+
+/* reader.c: goes on after the last completion */
+void sf_op_resume(struct sf_op *op);
+
+#endif

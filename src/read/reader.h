@@ -1,0 +1,71 @@
+/* The read engine: parts of a virtual file -> bytes, in place, without a lock across I/O. */
+#ifndef SF_READ_READER_H
+#define SF_READ_READER_H
+
+#include <sys/uio.h>
+#include "base/error.h"
+#include "ckpt/ckpt.h"
+#include "store/source.h"
+
+struct sf_reader;
+struct sf_op;
+
+/* @ckpt, @store and @io outlive the reader. Threads: every function below, any number of calls at once. */
+int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_reader **ret, struct sf_error *err);
+void sf_reader_free(struct sf_reader *r); /* no read may be under way */
+const struct sf_ckpt *sf_reader_ckpt(const struct sf_reader *r);
+struct sf_io *sf_reader_io(const struct sf_reader *r); /* the store's: views log and count through it */
+
+/* What a range of a virtual file is made of, in order; a view says it through the functions below. */
+struct sf_parts;
+/* Bytes made by the view (headers): copied at once. */
+int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len);
+int sf_parts_zeros(struct sf_parts *p, uint64_t len);
+/* [off, off+len) of a tensor's dense row-major bytes; cast: SF_DTYPE_NONE as stored, else off and len count bytes of the cast dtype. */
+int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len, enum sf_dtype cast);
+/* [off, off+len) of a stored file (shards/), by ckpt->listing[] index. */
+int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t len);
+/* [off, off+len) inside an object's item after its transform (a tensor record of a bytes item): item-relative. */
+int sf_parts_object(struct sf_parts *p, uint32_t object, uint64_t off, uint64_t len);
+
+/* The bytes of a read: some point into the read's own buffer, some into leases (only for system calls, source.h). */
+struct sf_read {
+	/* the caller's: fill, then call */
+	int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err); /* says the parts of [off, off+len) */
+	void *arg;
+	uint64_t off, len;
+	void *buf;         /* NULL: the reader's own buffer and leases; else all bytes are put here and iov is that */
+	void (*done)(struct sf_read *rd, int r); /* for submit: once, any thread, no lock held */
+	/* the result when r == 0: sums to len; valid until sf_read_release */
+	struct iovec *iov;
+	int niov;
+	struct sf_error err; /* message when r < 0 */
+	void *priv;          /* the caller's */
+	struct sf_op *_Atomic op; /* the reader's; NULL before the first call */
+};
+
+/* 0: answered; -EAGAIN: would wait (nothing is kept: call submit); else an error. Never waits on I/O. */
+int sf_read_try(struct sf_reader *r, struct sf_read *rd);
+/* Starts; done is called when all bytes are there, or failed, or the deadline passed, or it was cancelled. @rd stays the caller's. */
+void sf_read_submit(struct sf_reader *r, struct sf_read *rd);
+void sf_read_cancel(struct sf_reader *r, struct sf_read *rd); /* done still comes, soon, with -ECANCELED unless it was finished;
+                                                                 not from within cancel: the caller may hold a lock */
+void sf_read_release(struct sf_read *rd);                     /* after the result was used (or failed); buf of the caller stays */
+int sf_read_wait(struct sf_reader *r, struct sf_read *rd);    /* try, else submit and wait */
+
+/* Shorthands that wait. */
+int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len, struct sf_error *err);
+
+/*
+ * Whole items of objects (bytes items), coalesced: each is handed over once, in any order, on the calling thread, decompressed.
+ * An item longer than @limit (it may hold big tensors) is handed over with item == NULL and its length: the caller then reads
+ * the ranges it needs with sf_read_object_range. An item that cannot be read ends it with its error. @each's negative result too.
+ */
+int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint64_t limit,
+		    int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len, struct sf_error *err), void *arg,
+		    struct sf_error *err);
+/* A range of one object's item (after its transform); and that length. Waits. */
+int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf, uint64_t len, struct sf_error *err);
+int sf_read_object_len(struct sf_reader *r, uint32_t object, uint64_t *ret, struct sf_error *err);
+
+#endif

@@ -1,0 +1,66 @@
+#include "config.h"
+
+#include <errno.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stddef.h>
+#include <string.h>
+
+#include "store/guard.h"
+
+/* The copy under way in this thread. */
+struct armed {
+	sigjmp_buf back;
+	uintptr_t from, end;
+};
+static __thread struct armed *volatile armed;
+static struct sigaction before; /* written once by sf_guard_install(), before there are copies */
+
+static void on_bus(int sig, siginfo_t *info, void *context)
+{
+	struct armed *a = armed;
+	uintptr_t at = (uintptr_t)info->si_addr;
+
+	if (a && at >= a->from && at < a->end) {
+		armed = NULL;
+		siglongjmp(a->back, 1);
+	}
+	if (before.sa_flags & SA_SIGINFO && before.sa_sigaction)
+		before.sa_sigaction(sig, info, context);
+	else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
+		before.sa_handler(sig);
+	else
+		sigaction(sig, &before, NULL); /* the load is done again and ends the process as it would have */
+}
+
+int sf_guard_install(void)
+{
+	struct sigaction act;
+
+	memset(&act, 0, sizeof(act));
+	act.sa_sigaction = on_bus;
+	/* not blocked while the handler runs: it is left by a jump, which keeps the mask as it is */
+	act.sa_flags = SA_SIGINFO | SA_NODEFER;
+	sigemptyset(&act.sa_mask);
+	return sigaction(SIGBUS, &act, &before) == 0 ? 0 : -errno;
+}
+
+static void copy(const struct iovec *iov, int niov, const uint8_t *src)
+{
+	for (int i = 0; i < niov; src += iov[i++].iov_len)
+		memcpy(iov[i].iov_base, src, iov[i].iov_len);
+}
+
+int sf_guard_copy(const struct iovec *iov, int niov, const void *from)
+{
+	struct armed a = { .from = (uintptr_t)from, .end = (uintptr_t)from };
+
+	for (int i = 0; i < niov; i++)
+		a.end += iov[i].iov_len;
+	if (sigsetjmp(a.back, 0) != 0)
+		return -EFAULT;
+	armed = &a;
+	copy(iov, niov, from);
+	armed = NULL;
+	return 0;
+}

@@ -1,0 +1,78 @@
+/* A store: named objects (a directory now; S3, GCS, HTTP, memory later) that open as sources. */
+#ifndef SF_STORE_STORE_H
+#define SF_STORE_STORE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/error.h"
+#include "base/log.h"
+
+struct sf_source;
+struct sf_thread_pool;
+
+/* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size is beside it. */
+struct sf_version {
+	uint64_t dev, ino;
+	int64_t mtime_ns;
+	const char *etag; /* NULL for local files; lives as long as its owner's arena */
+};
+struct sf_objinfo {
+	const char *name; /* relative to the store, '/' between parts */
+	uint64_t size;
+	struct sf_version version;
+};
+
+/* Numbers of one process or mount: what .shardfuse/counters.json shows. Updated with relaxed atomics. */
+enum sf_fetch_kind { SF_FETCH_METADATA, SF_FETCH_HEADER, SF_FETCH_OBJECT, SF_FETCH_TENSOR, SF_FETCH_NKINDS };
+struct sf_counters {
+	_Atomic uint64_t read_requests, read_bytes; /* what clients asked of virtual files */
+	_Atomic uint64_t fetched_requests[SF_FETCH_NKINDS], fetched_bytes[SF_FETCH_NKINDS]; /* what was read from sources for it */
+	_Atomic uint64_t errors, stale, parked; /* reads that failed; -ESTALE among them; reads that had to wait */
+};
+
+/* What all stores and readers of a process share. The program makes one; no global. */
+struct sf_io {
+	struct sf_thread_pool *pool; /* for I/O that blocks; never wait on it from one of its own tasks */
+	struct sf_thread_pool *work; /* for work that waits on pool: sizing a view, loading */
+	unsigned max_open;           /* files open at once (also mappings) */
+	uint64_t memory;             /* budget in bytes beyond loaded metadata */
+	unsigned timeout_ms;         /* a read's deadline; 0: none */
+	int trace_fd;                /* SF_TRACE: a JSON line per source read; -1: none. The program opens and closes it */
+	bool guard;                  /* the program has called sf_guard_install() (guard.h): short runs are copied out of mappings */
+	const struct sf_log *log;
+	struct sf_counters counters;
+};
+int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err); /* the rest gets defaults */
+void sf_io_release(struct sf_io *io);
+
+struct sf_store;
+struct sf_store_ops {
+	/* The object as it is now; if @want is given and it is another version: -ESTALE with both in the message. A name that is
+	 * no plain file (fifo, directory) is -EBADMSG; never blocks on a fifo. */
+	int (*open)(struct sf_store *s, const char *name, const struct sf_objinfo *want, struct sf_source **ret, struct sf_error *err);
+	/* Every object below @dir ("" the root), recursively to @depth levels of '/', in no order; a callback's negative result ends
+	 * it. Entries that are not plain files are reported with size UINT64_MAX when @dir has them at level 0. */
+	int (*list)(struct sf_store *s, const char *dir, unsigned depth, int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+		    struct sf_error *err);
+	/* A plain descriptor of the object for FUSE passthrough (local stores); the caller closes it. NULL or -ENOTSUP: has none. */
+	int (*fd)(struct sf_store *s, const char *name, const struct sf_objinfo *want, struct sf_error *err);
+	void (*free)(struct sf_store *s);
+};
+struct sf_store {
+	const struct sf_store_ops *ops;
+	struct sf_io *io;
+	char *source; /* as shown: userinfo and query removed */
+};
+
+/*
+ * sf_store_open - a store for SOURCE: a path or file:// (a directory). Relative paths are taken now: the directory is held open,
+ * so mounting over it later is fine. s3:// gs:// http(s):// are -ENOTSUP with a message in this version.
+ * Not a directory: -ENOTDIR, missing: -ENOENT, each with the path in the message.
+ */
+int sf_store_open(struct sf_io *io, const char *source, struct sf_store **ret, struct sf_error *err);
+void sf_store_free(struct sf_store *s); /* NULL is fine */
+/* 1 it is there as a plain file, 0 not, negative an error */
+int sf_store_exists(struct sf_store *s, const char *name, struct sf_error *err);
+
+#endif

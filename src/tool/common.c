@@ -1,0 +1,211 @@
+#include "config.h"
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+#include <time.h>
+#include <unistd.h>
+#include "base/buf.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "tool/map_file.h"
+#include "tool/session.h"
+
+#define AT(field) offsetof(struct sf_common, field)
+#define VIEW(field) offsetof(struct sf_view_options, field)
+
+static int parse_log_level(void *dest, const char *value, struct sf_error *err)
+{
+	static const char *const names[] = { "error", "warn", "info", "debug" };
+	struct sf_common *o = dest;
+	for (unsigned i = 0; i < SF_ARRAY_LEN(names); i++)
+		if (strcasecmp(value, names[i]) == 0) {
+			o->log.level = (enum sf_log_level)i;
+			return 0;
+		}
+	return sf_fail(err, -EINVAL, "'%s': error, warn, info or debug", value);
+}
+
+static int read_config(void *dest, const char *value, struct sf_error *err);
+
+const struct sf_opt sf_common_options[] = {
+	{ "source-format", 0, SF_OPT_STR, AT(source_format), NULL, "NAME", "do not guess what SOURCE is" },
+	{ "memory", 0, SF_OPT_SIZE, AT(memory), NULL, "SIZE", "memory beyond the metadata (default 1G)" },
+	{ "threads", 0, SF_OPT_UINT, AT(threads), NULL, "N", "threads that wait for storage (default 16)" },
+	{ "timeout", 0, SF_OPT_UINT, AT(timeout_s), NULL, "SECONDS", "a read's deadline (default 60)" },
+	{ "complete", 0, SF_OPT_FLAG, AT(complete), NULL, NULL, "refuse a checkpoint with damage" },
+	{ "quiet", 'q', SF_OPT_FLAG, AT(quiet), NULL, NULL, "no talk on stderr but errors" },
+	{ "log-level", 0, SF_OPT_CALL, 0, parse_log_level, "LEVEL", "error, warn, info or debug" },
+	{ "log-file", 0, SF_OPT_STR, AT(log_file), NULL, "FILE", "log there" },
+	{ "config", 0, SF_OPT_CALL, 0, read_config, "FILE", "options, a line name=value each" },
+	{ "endpoint-url", 0, SF_OPT_STR, AT(endpoint_url), NULL, "URL", "remote sources: the server" },
+	{ "region", 0, SF_OPT_STR, AT(region), NULL, "NAME", "remote sources: the region" },
+	{ "profile", 0, SF_OPT_STR, AT(profile), NULL, "NAME", "remote sources: the credentials' profile" },
+	{ "no-sign-request", 0, SF_OPT_FLAG, AT(no_sign_request), NULL, NULL, "remote sources: anonymous" },
+	{ "ca-bundle", 0, SF_OPT_STR, AT(ca_bundle), NULL, "FILE", "remote sources: trusted certificates" },
+	{ "cache-dir", 0, SF_OPT_STR, AT(cache_dir), NULL, "DIR", "remote sources: where stored ranges are kept" },
+	{ "cache-size", 0, SF_OPT_SIZE, AT(cache_size), NULL, "SIZE", "remote sources: at most that much" },
+	{ 0 },
+};
+
+static int parse_dtype(void *dest, const char *value, struct sf_error *err)
+{
+	static const struct {
+		const char *name;
+		enum sf_dtype dtype;
+	} casts[] = {
+		{ "bf16", SF_BFLOAT16 }, { "bfloat16", SF_BFLOAT16 }, { "fp16", SF_FLOAT16 },
+		{ "float16", SF_FLOAT16 }, { "fp32", SF_FLOAT32 }, { "float32", SF_FLOAT32 },
+	};
+	for (size_t i = 0; i < SF_ARRAY_LEN(casts); i++)
+		if (strcmp(value, casts[i].name) == 0) {
+			((struct sf_view_options *)dest)->dtype = casts[i].dtype;
+			return 0;
+		}
+	return sf_fail(err, -EINVAL, "'%s': bf16, fp16 or fp32", value);
+}
+
+static int parse_objects(void *dest, const char *value, struct sf_error *err)
+{
+	static const char *const names[] = { "keep", "plain", "none" };
+	for (unsigned i = 0; i < 3; i++)
+		if (strcmp(value, names[i]) == 0) {
+			((struct sf_view_options *)dest)->objects = (enum sf_objects_policy)i;
+			return 0;
+		}
+	return sf_fail(err, -EINVAL, "'%s': keep, plain or none", value);
+}
+
+static int parse_npy_bf16(void *dest, const char *value, struct sf_error *err)
+{
+	static const char *const names[] = { "void", "u2", "f4" };
+	for (unsigned i = 0; i < 3; i++)
+		if (strcmp(value, names[i]) == 0) {
+			((struct sf_view_options *)dest)->npy_bf16 = (enum sf_npy_bf16)i;
+			return 0;
+		}
+	return sf_fail(err, -EINVAL, "'%s': void, u2 or f4", value);
+}
+
+static int parse_st_dtypes(void *dest, const char *value, struct sf_error *err)
+{
+	struct sf_view_options *o = dest;
+	o->st_all_dtypes = strcmp(value, "all") == 0;
+	return o->st_all_dtypes || strcmp(value, "common") == 0 ? 0 : sf_fail(err, -EINVAL, "'%s': all or common", value);
+}
+
+static int parse_hf_strip(void *dest, const char *value, struct sf_error *err)
+{
+	struct sf_view_options *o = dest;
+	o->hf_strip = strcmp(value, "yes") == 0;
+	return o->hf_strip || strcmp(value, "no") == 0 ? 0 : sf_fail(err, -EINVAL, "'%s': yes or no", value);
+}
+
+static int parse_map(void *dest, const char *value, struct sf_error *err)
+{
+	struct sf_view_options *o = dest;
+	return sf_map_rules_add(value, &o->map, &o->nmap, err);
+}
+
+static int parse_hf_map(void *dest, const char *value, struct sf_error *err)
+{
+	struct sf_view_options *o = dest;
+	return sf_map_rules_add(value, &o->hf_map, &o->nhf_map, err);
+}
+
+const struct sf_opt sf_view_option_table[] = {
+	{ "key", 'k', SF_OPT_STRS, VIEW(key), NULL, "KEY", "show only this key and what is below it; repeats" },
+	{ "ignore", 0, SF_OPT_STRS, VIEW(ignore), NULL, "KEY", "leave it out; repeats" },
+	{ "map", 0, SF_OPT_CALL, 0, parse_map, "OLD=NEW|@FILE", "show stored name OLD as NEW; repeats" },
+	{ "hf-map", 0, SF_OPT_CALL, 0, parse_hf_map, "OLD=NEW|@FILE", "the same for hf/ alone" },
+	{ "model-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "the model role alone" },
+	{ "weights-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "the same (Composer's word)" },
+	{ "dtype", 0, SF_OPT_CALL, 0, parse_dtype, "bf16|fp16|fp32", "cast the model's floats" },
+	{ "objects", 0, SF_OPT_CALL, 0, parse_objects, "keep|plain|none", "non-tensors in .pt: all, those weights_only=True takes, none" },
+	{ "st-dtypes", 0, SF_OPT_CALL, 0, parse_st_dtypes, "common|all", "safetensors: also names only recent readers know" },
+	{ "npy-bf16", 0, SF_OPT_CALL, 0, parse_npy_bf16, "void|u2|f4", "how .npy shows bfloat16" },
+	{ "max-shard-size", 0, SF_OPT_SIZE, VIEW(max_shard_size), NULL, "SIZE", "hf: cut model.safetensors there (default 50GB)" },
+	{ "hf-group", 0, SF_OPT_STR, VIEW(hf_group), NULL, "GROUP", "hf: this group instead of the model" },
+	{ "hf-name", 0, SF_OPT_STR, VIEW(hf_name), NULL, "STEM", "hf: another stem than model" },
+	{ "hf-strip", 0, SF_OPT_CALL, 0, parse_hf_strip, "yes|no", "hf: take wrapper components (_orig_mod …) out" },
+	{ "hf-files", 0, SF_OPT_STR, VIEW(hf_files), NULL, "DIR", "hf: where config.json and the tokenizer are" },
+	{ "views", 0, SF_OPT_LIST, VIEW(views), NULL, "NAME,…", "only these views: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },
+	{ 0 },
+};
+
+/* Lines name=value; # begins a comment line. Names nobody knows are an error, as on the command line. */
+static int read_config(void *dest, const char *value, struct sf_error *err)
+{
+	const struct sf_opt *const tables[] = { sf_common_options, sf_view_option_table, NULL };
+	struct sf_common *o = dest;
+	void *const dests[] = { o, &o->view };
+	FILE *f = fopen(value, "re");
+	char *line = NULL;
+	size_t cap = 0;
+	unsigned n = 0;
+	int r = 0;
+
+	if (!f)
+		return sf_fail_errno(err, "'%s'", value);
+	while (r >= 0 && getline(&line, &cap, f) > 0) {
+		char *s = line, *e = line + strlen(line);
+		n++;
+		while (e > s && isspace((unsigned char)e[-1]))
+			*--e = 0;
+		while (isspace((unsigned char)*s))
+			s++;
+		if (!*s || *s == '#')
+			continue;
+		char *kept = strdup(s); /* values point into it for the program's life */
+		r = kept ? sf_options_word(tables, dests, kept, err) : -ENOMEM;
+		if (r == 0)
+			r = sf_fail(err, -EINVAL, "unknown option '%s'", s);
+		if (r < 0)
+			r = sf_fail_ctx(err, r, "'%s' line %u", value, n);
+	}
+	free(line);
+	fclose(f);
+	return r < 0 ? r : 0;
+}
+
+/* Opened at the first line, because the option that names the file may come after whoever took a pointer to the log. */
+static void write_log(void *arg, enum sf_log_level level, const char *line)
+{
+	static const char *const names[] = { "error", "warning", "info", "debug" };
+	const struct sf_common *o = arg;
+	struct sf_buf text = { .limit = 65536 };
+	FILE *f = o->log_file ? fopen(o->log_file, "ae") : stderr;
+
+	if (!f)
+		return; /* nowhere to say so */
+	sf_escape_text(&text, line, strlen(line));
+	if (o->log_file) {
+		char when[32] = "";
+		time_t now = time(NULL);
+		struct tm tm;
+		if (gmtime_r(&now, &tm))
+			strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ ", &tm);
+		fprintf(f, "%s", when);
+	}
+	fprintf(f, "shardfuse: %s: %s\n", names[level], sf_buf_cstr(&text));
+	sf_buf_release(&text);
+	if (f != stderr)
+		fclose(f);
+}
+
+void sf_common_init(struct sf_common *o)
+{
+	*o = (struct sf_common){ .memory = 1ULL << 30, .threads = 16, .timeout_s = 60 };
+	o->log = (struct sf_log){ .write = write_log, .arg = o, .level = SF_LOG_WARN };
+	sf_view_options_init(&o->view);
+}
+
+void sf_common_release(struct sf_common *o)
+{
+	free(o->view.key.at);
+	free(o->view.ignore.at);
+	free(o->view.views.at);
+	sf_map_rules_free(o->view.map, o->view.nmap);
+	sf_map_rules_free(o->view.hf_map, o->view.nhf_map);
+}

@@ -1,0 +1,10 @@
+/* A whole virtual file into a descriptor: in order, several reads ahead, bounded memory. */
+#ifndef SF_TOOL_COPY_OUT_H
+#define SF_TOOL_COPY_OUT_H
+
+#include "tool/session.h"
+
+/* @file is prepared. Works on pipes. */
+int sf_copy_out(struct sf_session *s, struct sf_vfile *file, int fd, struct sf_error *err);
+
+#endif

@@ -1,0 +1,12 @@
+/* --map's argument: OLD=NEW, or @FILE with lines "OLD<tab>NEW" or a JSON object. */
+#ifndef SF_TOOL_MAP_FILE_H
+#define SF_TOOL_MAP_FILE_H
+
+#include "base/error.h"
+#include "view/view_options.h"
+
+/* Appends; rules and their names are malloc'ed. -EINVAL with the file and the line. */
+int sf_map_rules_add(const char *value, struct sf_map_rule **rules, size_t *n, struct sf_error *err);
+void sf_map_rules_free(struct sf_map_rule *rules, size_t n);
+
+#endif

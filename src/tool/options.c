@@ -1,0 +1,306 @@
+#include "config.h"
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "tool/options.h"
+#include "view/view_options.h"
+
+static bool same_name(const char *a, size_t a_len, const char *b)
+{
+	size_t i;
+	for (i = 0; i < a_len && b[i]; i++) {
+		char x = a[i] == '_' ? '-' : a[i], y = b[i] == '_' ? '-' : b[i];
+		if (x != y)
+			return false;
+	}
+	return i == a_len && !b[i];
+}
+
+static const struct sf_opt *find(const struct sf_opt *const *tables, void *const *dests, const char *name, size_t len, char letter,
+				 void **ret_dest)
+{
+	for (size_t t = 0; tables[t]; t++) {
+		for (const struct sf_opt *o = tables[t]; o->name; o++) {
+			if (name ? same_name(name, len, o->name) : o->letter == letter) {
+				*ret_dest = dests[t];
+				return o;
+			}
+		}
+	}
+	return NULL;
+}
+
+/* Edit distance, small names only; a swap of neighbours costs one as in git's help. */
+static unsigned distance(const char *a, size_t n, const char *b)
+{
+	unsigned row[3][64] = { { 0 } };
+	size_t m = strlen(b);
+	if (n > 62 || m > 62)
+		return UINT_MAX;
+	for (size_t j = 0; j <= m; j++)
+		row[1][j] = (unsigned)j;
+	for (size_t i = 1; i <= n; i++) {
+		row[2][0] = (unsigned)i;
+		for (size_t j = 1; j <= m; j++) {
+			unsigned d = SF_MIN(row[1][j - 1] + (a[i - 1] != b[j - 1]), SF_MIN(row[1][j], row[2][j - 1]) + 1);
+			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
+				d = SF_MIN(d, row[0][j - 2] + 1);
+			row[2][j] = d;
+		}
+		memcpy(row[0], row[1], sizeof(row[0]));
+		memcpy(row[1], row[2], sizeof(row[1]));
+	}
+	return row[1][m];
+}
+
+const char *sf_options_near(const struct sf_opt *const *tables, const char *name, size_t len)
+{
+	const char *near = NULL;
+	unsigned best = 3;
+	for (size_t t = 0; tables[t]; t++)
+		for (const struct sf_opt *o = tables[t]; o->name; o++) {
+			unsigned d = distance(name, len, o->name);
+			if (d < best) {
+				best = d;
+				near = o->name;
+			}
+		}
+	return near;
+}
+
+static int unknown(const struct sf_opt *const *tables, const char *shown, const char *name, size_t len, struct sf_error *err)
+{
+	const char *near = sf_options_near(tables, name, len);
+
+	if (near)
+		return sf_fail(err, -EINVAL, "unknown option '%s': did you mean --%s?", shown, near);
+	return sf_fail(err, -EINVAL, "unknown option '%s'", shown);
+}
+
+int sf_parse_size(const char *s, uint64_t *ret, struct sf_error *err)
+{
+	static const struct {
+		const char *unit;
+		uint64_t factor;
+	} units[] = {
+		{ "", 1 },
+		{ "B", 1 },
+		{ "KB", 1000 },
+		{ "MB", 1000000 },
+		{ "GB", 1000000000 },
+		{ "TB", 1000000000000 },
+		{ "K", 1ULL << 10 },
+		{ "M", 1ULL << 20 },
+		{ "G", 1ULL << 30 },
+		{ "T", 1ULL << 40 },
+		{ "KiB", 1ULL << 10 },
+		{ "MiB", 1ULL << 20 },
+		{ "GiB", 1ULL << 30 },
+		{ "TiB", 1ULL << 40 },
+	};
+	char *end;
+	errno = 0;
+	unsigned long long v = strtoull(s, &end, 10);
+	if (errno == 0 && *s >= '0' && *s <= '9')
+		for (size_t i = 0; i < SF_ARRAY_LEN(units); i++)
+			if (strcmp(end, units[i].unit) == 0 && sf_mul(v, units[i].factor, ret))
+				return 0;
+	return sf_fail(err, -EINVAL, "'%s' is no size: a number with KB MB GB TB (powers of 1000) or K M G T KiB … (of 1024)", s);
+}
+
+static int strs_add(struct sf_strs *l, const char *s)
+{
+	const char **at = realloc(l->at, (l->n + 1) * sizeof(*at));
+	if (!at)
+		return -ENOMEM;
+	l->at = at;
+	l->at[l->n++] = s;
+	return 0;
+}
+
+/* Splits a copy at @sep; "\" before it keeps it. The copy is the list's for good: options live as long as the program. */
+static int strs_split(struct sf_strs *l, const char *value, char sep)
+{
+	char *copy = strdup(value), *from = copy, *to = copy;
+	int r = copy ? 0 : -ENOMEM;
+	if (!copy)
+		return r;
+	char *start = to;
+	for (; r == 0; from++) {
+		if (from[0] == '\\' && from[1] == sep) {
+			*to++ = *++from;
+		} else if (*from == sep || !*from) {
+			bool last = !*from;
+			*to = 0;
+			if (to > start)
+				r = strs_add(l, start);
+			start = ++to;
+			if (last)
+				break;
+		} else {
+			*to++ = *from;
+		}
+	}
+	return r;
+}
+
+static int set(const struct sf_opt *o, void *dest, const char *value, char list_sep, struct sf_error *err)
+{
+	void *at = (char *)dest + o->offset;
+	unsigned long v;
+	char *end;
+	int r = 0;
+
+	switch (o->type) {
+	case SF_OPT_FLAG:
+		*(bool *)at = true;
+		break;
+	case SF_OPT_NOFLAG:
+		*(bool *)at = false;
+		break;
+	case SF_OPT_STR:
+		*(const char **)at = value;
+		break;
+	case SF_OPT_STRS:
+		r = strs_add(at, value);
+		break;
+	case SF_OPT_LIST:
+		r = strs_split(at, value, list_sep);
+		break;
+	case SF_OPT_UINT:
+		errno = 0;
+		v = strtoul(value, &end, 10);
+		if (errno || end == value || *end || *value == '-' || v > UINT_MAX)
+			return sf_fail(err, -EINVAL, "--%s: '%s' is no number", o->name, value);
+		*(unsigned *)at = (unsigned)v;
+		break;
+	case SF_OPT_SIZE:
+		r = sf_parse_size(value, at, err);
+		return r < 0 ? sf_fail_ctx(err, r, "--%s", o->name) : 0;
+	case SF_OPT_CALL:
+		r = o->parse(dest, value, err);
+		return r < 0 ? sf_fail_ctx(err, r, "--%s", o->name) : 0;
+	}
+	return r < 0 ? sf_fail(err, r, "--%s: out of memory", o->name) : 0;
+}
+
+static bool is_flag(const struct sf_opt *o)
+{
+	return o->type == SF_OPT_FLAG || o->type == SF_OPT_NOFLAG;
+}
+
+static int parse_long(const struct sf_opt *const *tables, void *const *dests, char **argv, int argc, int *i, struct sf_error *err)
+{
+	const char *name = argv[*i] + 2, *eq = strchr(name, '='), *value = eq ? eq + 1 : NULL;
+	size_t len = eq ? (size_t)(eq - name) : strlen(name);
+	void *dest;
+	const struct sf_opt *o = find(tables, dests, name, len, 0, &dest);
+
+	if (!o)
+		return unknown(tables, argv[*i], name, len, err);
+	if (is_flag(o) && value)
+		return sf_fail(err, -EINVAL, "--%s takes no value", o->name);
+	if (!is_flag(o) && !value) {
+		if (*i + 1 >= argc)
+			return sf_fail(err, -EINVAL, "--%s wants %s", o->name, o->arg);
+		value = argv[++*i];
+	}
+	return set(o, dest, value, ',', err);
+}
+
+static int parse_letters(const struct sf_opt *const *tables, void *const *dests, char **argv, int argc, int *i, struct sf_error *err)
+{
+	for (const char *c = argv[*i] + 1; *c; c++) {
+		void *dest;
+		const struct sf_opt *o = find(tables, dests, NULL, 0, *c, &dest);
+		const char *value = NULL;
+
+		if (!o)
+			return sf_fail(err, -EINVAL, "unknown option '-%c' in '%s'", *c, argv[*i]);
+		if (!is_flag(o)) {
+			if (c[1])
+				value = c + 1;
+			else if (*i + 1 < argc)
+				value = argv[++*i];
+			else
+				return sf_fail(err, -EINVAL, "-%c wants %s", *c, o->arg);
+		}
+		int r = set(o, dest, value, ',', err);
+		if (r < 0)
+			return r;
+		if (value)
+			break;
+	}
+	return 0;
+}
+
+int sf_options_parse(const struct sf_opt *const *tables, void *const *dests, int argc, char **argv, struct sf_error *err)
+{
+	bool only_args = false;
+	int n = 0;
+
+	for (int i = 0; i < argc; i++) {
+		char *a = argv[i];
+		int r = 0;
+		if (only_args || a[0] != '-' || !a[1])
+			argv[n++] = a;
+		else if (strcmp(a, "--") == 0)
+			only_args = true;
+		else if (a[1] == '-')
+			r = parse_long(tables, dests, argv, argc, &i, err);
+		else
+			r = parse_letters(tables, dests, argv, argc, &i, err);
+		if (r < 0)
+			return r;
+	}
+	return n;
+}
+
+int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char *word, struct sf_error *err)
+{
+	char *eq = strchr(word, '=');
+	size_t len = eq ? (size_t)(eq - word) : strlen(word);
+	const char *value = eq ? eq + 1 : NULL;
+	void *dest;
+	const struct sf_opt *o = find(tables, dests, word, len, 0, &dest);
+
+	if (!o)
+		return 0;
+	if (is_flag(o) && value) {
+		bool yes = strcmp(value, "yes") == 0 || strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
+		if (!yes && strcmp(value, "no") != 0 && strcmp(value, "0") != 0 && strcmp(value, "false") != 0)
+			return sf_fail(err, -EINVAL, "%s=%s: yes or no", o->name, value);
+		*(bool *)((char *)dest + o->offset) = yes == (o->type == SF_OPT_FLAG);
+		return 1;
+	}
+	if (!is_flag(o) && !value)
+		return sf_fail(err, -EINVAL, "option '%s' wants =%s", o->name, o->arg);
+	int r = set(o, dest, value, ':', err);
+	return r < 0 ? r : 1;
+}
+
+void sf_options_help(const struct sf_opt *const *tables, void *file)
+{
+	FILE *f = file;
+	for (size_t t = 0; tables[t]; t++) {
+		for (const struct sf_opt *o = tables[t]; o->name; o++) {
+			char left[80], letter[8] = "    ";
+			if (o->letter)
+				snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+			snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+			fprintf(f, "  %-34s %s\n", left, o->help);
+		}
+	}
+}
+
+void sf_options_help_words(const struct sf_opt *table, void *file)
+{
+	for (const struct sf_opt *o = table; o->name; o++) {
+		char left[80];
+		snprintf(left, sizeof(left), "%s%s%s", o->name, o->arg ? "=" : "", o->arg ? o->arg : "");
+		fprintf(file, "      %-30s %s\n", left, o->help);
+	}
+}

@@ -1,0 +1,152 @@
+#include "config.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "view/catalog_map.h"
+
+static bool is_separator(char c)
+{
+	return c == '.' || c == '/';
+}
+
+/* Does @old match the first components of @name? *ret_used: bytes it took; star: the component its
+ * '*' stands for. */
+static bool match_prefix(const char *old, const char *name, size_t len, size_t *ret_used,
+                         size_t *ret_star, size_t *ret_star_len)
+{
+	size_t at = 0;
+
+	*ret_star = *ret_star_len = 0;
+	for (const char *p = old; *p; p++) {
+		bool whole = (p == old || is_separator(p[-1])) && (!p[1] || is_separator(p[1]));
+		if (*p == '*' && whole) {
+			size_t from = at;
+			while (at < len && !is_separator(name[at]))
+				at++;
+			*ret_star = from;
+			*ret_star_len = at - from;
+		} else if (at < len &&
+		           (*p == name[at] || (is_separator(*p) && is_separator(name[at])))) {
+			at++;
+		} else {
+			return false;
+		}
+	}
+	*ret_used = at;
+	return !*old || at == len || is_separator(name[at]);
+}
+
+bool sf_map_name(const struct sf_map_rule *rule, size_t nrules, const char *name, size_t len,
+                 struct sf_buf *out)
+{
+	for (size_t i = 0; i < nrules; i++) {
+		const char *old = rule[i].old_name, *to = rule[i].new_name, *star = strchr(to, '*');
+		size_t used, at, n;
+		if (!match_prefix(old, name, len, &used, &at, &n))
+			continue;
+		if (star && strchr(old, '*')) {
+			sf_buf_add(out, to, (size_t)(star - to));
+			sf_buf_add(out, name + at, n);
+			sf_buf_str(out, star + 1);
+		} else {
+			sf_buf_str(out, to);
+		}
+		if (!*old && *to && len)
+			sf_buf_byte(out, '.'); /* a new prefix in front of everything */
+		else if (!*to && *old && used < len)
+			used++; /* the separator goes with the prefix */
+		sf_buf_add(out, name + used, len - used);
+		return true;
+	}
+	return false;
+}
+
+/* Bytes of the first @n path elements as the name spells them, dots between and one behind;
+ * SIZE_MAX: the name is spelt otherwise. */
+static size_t head_len(const struct sf_path_elem *path, uint32_t n, const char *name, size_t len)
+{
+	size_t at = 0;
+
+	for (uint32_t i = 0; i < n; i++) {
+		if (len - at < path[i].len ||
+		    (path[i].len && memcmp(name + at, path[i].s, path[i].len) != 0))
+			return SIZE_MAX;
+		at += path[i].len;
+		if (at == len || name[at] != '.')
+			return SIZE_MAX;
+		at++;
+	}
+	return at;
+}
+
+/* The same from the end: a dot before each. */
+static size_t tail_len(const struct sf_path_elem *path, uint32_t npath, uint32_t n,
+                       const char *name, size_t len)
+{
+	size_t at = len;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sf_path_elem *e = &path[npath - 1 - i];
+		if (at < (size_t)e->len + 1 || memcmp(name + at - e->len, e->s, e->len) != 0 ||
+		    name[at - e->len - 1] != '.')
+			return SIZE_MAX;
+		at -= (size_t)e->len + 1;
+	}
+	return len - at;
+}
+
+/* Are the elements between @from and @to single components? Then new ones are split so too. */
+static bool split_at_dots(const struct sf_key *key, uint32_t from)
+{
+	for (uint32_t i = from; i < key->npath; i++)
+		if (key->path[i].len && memchr(key->path[i].s, '.', key->path[i].len))
+			return false;
+	return key->npath > from + 1;
+}
+
+int sf_map_path(const struct sf_key *key, unsigned strip, const char *name, size_t len,
+                struct sf_arena *arena, const struct sf_path_elem **ret, uint32_t *ret_n)
+{
+	uint32_t head = SF_MIN((uint32_t)strip, key->npath), tail = 0, n = 0, parts = 1;
+	const char *mid = name;
+	size_t mid_len, at, tail_bytes = 0;
+	struct sf_path_elem *path;
+
+	at = head_len(key->path, head, name, len);
+	if (at != SIZE_MAX) {
+		/* the name still begins with the group: more of its path may have stayed */
+		while (head + 1 < key->npath &&
+		       head_len(key->path, head + 1, name, len) != SIZE_MAX)
+			at = head_len(key->path, ++head, name, len);
+		mid = name + at;
+	}
+	mid_len = len - (size_t)(mid - name);
+	while (head + tail + 1 < key->npath) {
+		size_t more = tail_len(key->path, key->npath, tail + 1, mid, mid_len);
+		if (more == SIZE_MAX)
+			break;
+		tail_bytes = more;
+		tail++;
+	}
+	mid_len -= tail_bytes;
+	bool split = split_at_dots(key, strip);
+	for (size_t i = 0; split && i < mid_len; i++)
+		parts += mid[i] == '.';
+	path = sf_arena_calloc(arena, (size_t)head + parts + tail, sizeof(*path));
+	if (!path)
+		return -ENOMEM;
+	memcpy(path, key->path, head * sizeof(*path));
+	n = head;
+	for (size_t from = 0, i = 0; i <= mid_len; i++)
+		if (i == mid_len || (split && mid[i] == '.')) {
+			path[n++] = (struct sf_path_elem){ .s = mid + from,
+				                           .len = (uint32_t)(i - from) };
+			from = i + 1;
+		}
+	memcpy(path + n, key->path + key->npath - tail, tail * sizeof(*path));
+	*ret = path;
+	*ret_n = n + tail;
+	return 0;
+}

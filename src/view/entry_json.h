@@ -1,0 +1,14 @@
+/* A key as JSON: what tensors.json, state/…/info.json and the verbs' --json say of it. */
+#ifndef SF_VIEW_ENTRY_JSON_H
+#define SF_VIEW_ENTRY_JSON_H
+
+#include "base/buf.h"
+#include "view/catalog.h"
+
+/* {"key", "stored_name", "dtype", "shape", "bytes", "group", "shards": […]}; an object has
+ * "object": true and its one shard. No newline. */
+void sf_entry_json(struct sf_buf *out, const struct sf_catalog *c, uint32_t entry);
+/* The whole checkpoint's facts: design section 2, --json. */
+void sf_ckpt_json(struct sf_buf *out, const struct sf_catalog *c);
+
+#endif

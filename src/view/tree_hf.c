@@ -1,0 +1,77 @@
+#include "config.h"
+
+#include <string.h>
+
+#include "view/tree_priv.h"
+
+static uint32_t index_files(const struct sf_tree *t)
+{
+	return t->hf->index_json ? 1 : 0;
+}
+
+uint32_t sf_hf_nfiles(const struct sf_tree *t)
+{
+	return t->hf ? t->hf->nfiles + index_files(t) + t->hf->ncompanions : 0;
+}
+
+sf_node sf_hf_node(const struct sf_tree *t, uint32_t i)
+{
+	if (i < t->hf->nfiles)
+		return sf_node_make(SF_T_HF_FILE, 0, i);
+	i -= t->hf->nfiles;
+	if (i < index_files(t))
+		return sf_node_make(SF_T_HF_INDEX, 0, 0);
+	return sf_node_make(SF_T_HF_COMPANION, 0, i - index_files(t));
+}
+
+uint32_t sf_hf_number(const struct sf_tree *t, sf_node n)
+{
+	switch (sf_node_kind(n)) {
+	case SF_T_HF_FILE:
+		return sf_node_index(n);
+	case SF_T_HF_INDEX:
+		return t->hf->nfiles;
+	default:
+		return t->hf->nfiles + index_files(t) + sf_node_index(n);
+	}
+}
+
+const char *sf_hf_node_name(const struct sf_tree *t, sf_node n)
+{
+	switch (sf_node_kind(n)) {
+	case SF_T_HF_FILE:
+		return t->hf->file[sf_node_index(n)].name;
+	case SF_T_HF_INDEX:
+		return t->hf->index_name;
+	default:
+		return t->hf->companion[sf_node_index(n)];
+	}
+}
+
+int sf_hf_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret)
+{
+	uint32_t n = sf_hf_nfiles(t);
+
+	for (uint32_t i = 0; i < n; i++) {
+		const char *s = sf_hf_node_name(t, sf_hf_node(t, i));
+		if (strlen(s) == len && memcmp(s, name, len) == 0) {
+			*ret = sf_hf_node(t, i);
+			return 0;
+		}
+	}
+	return -ENOENT;
+}
+
+int sf_hf_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg)
+{
+	uint32_t n = sf_hf_nfiles(t);
+
+	for (uint64_t i = cookie; i < n; i++) {
+		sf_node node = sf_hf_node(t, (uint32_t)i);
+		const char *s = sf_hf_node_name(t, node);
+		int r = each(arg, s, strlen(s), node, SF_NODE_FILE, i + 1);
+		if (r)
+			return r < 0 ? r : 0;
+	}
+	return 0;
+}

@@ -1,0 +1,134 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+
+#include "base/mem.h"
+#include "view/vfile.h"
+
+enum { NOT_PREPARED, PREPARING, PREPARED };
+
+void sf_vfile_init(struct sf_vfile *f, const struct sf_vfile_ops *ops, struct sf_reader *reader)
+{
+	f->ops = ops;
+	f->reader = reader;
+	f->nrec = 0;
+	f->start = NULL;
+	f->size = 0;
+	atomic_init(&f->refs, 1);
+	pthread_mutex_init(&f->locked.m, NULL);
+	pthread_cond_init(&f->locked.c, NULL);
+	f->locked.state = ops->prepare ? NOT_PREPARED : PREPARED;
+	atomic_init(&f->ready, !ops->prepare);
+}
+
+struct sf_vfile *sf_vfile_ref(struct sf_vfile *f)
+{
+	atomic_fetch_add_explicit(&f->refs, 1, memory_order_relaxed);
+	return f;
+}
+
+void sf_vfile_unref(struct sf_vfile *f)
+{
+	if (!f || atomic_fetch_sub_explicit(&f->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	pthread_cond_destroy(&f->locked.c);
+	pthread_mutex_destroy(&f->locked.m);
+	f->ops->free(f);
+}
+
+int sf_vfile_size(struct sf_vfile *f, uint64_t *ret)
+{
+	if (!atomic_load_explicit(&f->ready, memory_order_acquire))
+		return -EAGAIN;
+	*ret = f->size;
+	return 0;
+}
+
+int sf_vfile_prepare(struct sf_vfile *f, struct sf_error *err)
+{
+	int r;
+
+	if (atomic_load_explicit(&f->ready, memory_order_acquire))
+		return 0;
+	pthread_mutex_lock(&f->locked.m);
+	while (f->locked.state == PREPARING)
+		pthread_cond_wait(&f->locked.c, &f->locked.m);
+	if (f->locked.state == PREPARED) {
+		pthread_mutex_unlock(&f->locked.m);
+		return 0;
+	}
+	f->locked.state = PREPARING;
+	pthread_mutex_unlock(&f->locked.m);
+
+	r = f->ops->prepare(f, err); /* waits for I/O: no lock is held */
+
+	pthread_mutex_lock(&f->locked.m);
+	f->locked.state = r < 0 ? NOT_PREPARED : PREPARED;
+	if (r >= 0)
+		atomic_store_explicit(&f->ready, 1, memory_order_release);
+	pthread_cond_broadcast(&f->locked.c);
+	pthread_mutex_unlock(&f->locked.m);
+	return r < 0 ? r : 0;
+}
+
+/* The last record that starts at or before @off: of several empty ones and the one behind them,
+ * that one. */
+static uint32_t record_at(const struct sf_vfile *f, uint64_t off)
+{
+	uint32_t lo = 0, hi = f->nrec;
+
+	while (hi - lo > 1) {
+		uint32_t mid = lo + (hi - lo) / 2;
+		if (f->start[mid] <= off)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	return lo;
+}
+
+int sf_vfile_emit(void *vfile, uint64_t off, uint64_t len, struct sf_parts *parts,
+                  struct sf_error *err)
+{
+	struct sf_vfile *f = vfile;
+	uint64_t end;
+
+	if (!sf_add(off, len, &end) || end > f->size)
+		return sf_fail(err, -EINVAL,
+		               "bytes %" PRIu64 " + %" PRIu64 " of a virtual file of %" PRIu64, off,
+		               len, f->size);
+	if (len == 0)
+		return 0;
+	for (uint32_t rec = record_at(f, off); rec < f->nrec && off < end; rec++) {
+		uint64_t to = SF_MIN(end, f->start[rec + 1]);
+		if (to <= off)
+			continue;
+		int r = f->ops->emit(f, rec, off - f->start[rec], to - off, parts, err);
+		if (r < 0)
+			return r;
+		off = to;
+	}
+	return 0;
+}
+
+int64_t sf_vfile_pread(struct sf_vfile *f, uint64_t off, void *buf, uint64_t len,
+                       struct sf_error *err)
+{
+	int r = sf_vfile_prepare(f, err);
+
+	if (r < 0)
+		return r;
+	if (off >= f->size || len == 0)
+		return 0;
+	struct sf_read rd = { .emit = sf_vfile_emit,
+		              .arg = f,
+		              .off = off,
+		              .len = SF_MIN(len, f->size - off),
+		              .buf = buf };
+	r = sf_read_wait(f->reader, &rd);
+	if (r < 0)
+		sf_fail(err, r, "%s", rd.err.msg);
+	sf_read_release(&rd);
+	return r < 0 ? r : (int64_t)rd.len;
+}

@@ -1,0 +1,178 @@
+#include "config.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/mem.h"
+#include "view/hf_config.h"
+#include "view/view.h"
+
+#define IN_MEMORY_MAX (64u << 20) /* bytes; larger ones are read where they are asked for */
+
+struct companion {
+	struct sf_vfile f;
+	char *path;
+	enum sf_dtype dtype; /* to be named in it, SF_DTYPE_NONE: as it is */
+	struct sf_buf text;
+	int fd; /* -1 when the text is in memory */
+	struct stat st;
+	uint64_t start[2];
+};
+
+static void clear(struct companion *p)
+{
+	if (p->fd >= 0)
+		close(p->fd);
+	p->fd = -1;
+	sf_buf_release(&p->text);
+}
+
+static void free_companion(struct sf_vfile *f)
+{
+	struct companion *p = (struct companion *)f;
+
+	clear(p);
+	free(p->path);
+	free(p);
+}
+
+/* @len bytes at @off, or an error: the file may shrink under us. */
+static int read_range(const struct companion *p, uint64_t off, uint8_t *to, uint64_t len,
+                      struct sf_error *err)
+{
+	for (uint64_t done = 0; done < len;) {
+		ssize_t n = pread(p->fd, to + done, len - done, (off_t)(off + done));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return sf_fail_errno(err, "'%s' at %" PRIu64, p->path, off + done);
+		if (n == 0)
+			return sf_fail(err, -ESTALE,
+			               "'%s' ends at %" PRIu64 ", it had %" PRIu64 " bytes",
+			               p->path, off + done, (uint64_t)p->st.st_size);
+		done += (uint64_t)n;
+	}
+	return 0;
+}
+
+static int check_same(const struct companion *p, struct sf_error *err)
+{
+	struct stat now;
+
+	if (fstat(p->fd, &now) < 0)
+		return sf_fail_errno(err, "'%s'", p->path);
+	if (now.st_size != p->st.st_size || now.st_mtim.tv_sec != p->st.st_mtim.tv_sec ||
+	    now.st_mtim.tv_nsec != p->st.st_mtim.tv_nsec)
+		return sf_fail(err, -ESTALE, "'%s' changed while it was read", p->path);
+	return 0;
+}
+
+static int load(struct companion *p, struct sf_error *err)
+{
+	struct sf_buf raw = { 0 };
+	uint64_t len = (uint64_t)p->st.st_size;
+	uint8_t *at = sf_buf_extend(&raw, (size_t)len);
+	int r = len == 0 || at ? 0 : sf_fail(err, -ENOMEM, "'%s': %" PRIu64 " bytes", p->path, len);
+
+	if (r >= 0)
+		r = read_range(p, 0, at, len, err);
+	if (r >= 0)
+		r = check_same(p, err);
+	if (r >= 0 && p->dtype != SF_DTYPE_NONE) {
+		sf_hf_set_dtype((const char *)raw.at, raw.len, sf_dtype_info(p->dtype)->torch,
+		                &p->text);
+		r = sf_buf_check(&p->text);
+		if (r < 0)
+			sf_fail(err, r, "'%s': %" PRIu64 " bytes", p->path, len);
+	} else if (r >= 0) {
+		p->text = raw;
+		raw = (struct sf_buf){ 0 };
+	}
+	sf_buf_release(&raw);
+	return r;
+}
+
+static int prepare(struct sf_vfile *f, struct sf_error *err)
+{
+	struct companion *p = (struct companion *)f;
+	int r = 0;
+
+	p->fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hold us up */
+	if (p->fd < 0)
+		return sf_fail_errno(err, "'%s'", p->path);
+	if (fstat(p->fd, &p->st) < 0)
+		r = sf_fail_errno(err, "'%s'", p->path);
+	else if (!S_ISREG(p->st.st_mode))
+		r = sf_fail(err, -EBADMSG, "'%s' is no plain file", p->path);
+	if (r >= 0 && p->st.st_size <= IN_MEMORY_MAX) {
+		r = load(p, err);
+		if (r >= 0) {
+			close(p->fd);
+			p->fd = -1;
+		}
+	}
+	if (r < 0) {
+		clear(p);
+		return r;
+	}
+	p->start[1] = p->fd < 0 ? p->text.len : (uint64_t)p->st.st_size;
+	f->start = p->start;
+	f->nrec = 1;
+	f->size = p->start[1];
+	return 0;
+}
+
+static int emit(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len,
+                struct sf_parts *parts, struct sf_error *err)
+{
+	const struct companion *p = (struct companion *)f;
+	int r;
+	(void)rec;
+
+	if (p->fd < 0) {
+		r = sf_parts_bytes(parts, p->text.at + off, len);
+	} else {
+		SF_FREE uint8_t *at = malloc((size_t)len);
+		if (!at)
+			return sf_fail(err, -ENOMEM, "'%s': %" PRIu64 " bytes", p->path, len);
+		r = read_range(p, off, at, len, err);
+		if (r >= 0)
+			r = check_same(p, err);
+		if (r < 0)
+			return r;
+		r = sf_parts_bytes(parts, at, len);
+	}
+	return r < 0 ? sf_fail(err, r, "'%s'", p->path) : 0;
+}
+
+/* Are the weights beside it shown in another dtype than stored? */
+static enum sf_dtype cast_of(const struct sf_hf *hf)
+{
+	const struct sf_catalog *c = hf->catalog;
+	const struct sf_entry *e = &c->entry[hf->file[0].sel.entry[0]];
+
+	return c->group[e->group].of->role == SF_ROLE_MODEL ? c->opt->dtype : SF_DTYPE_NONE;
+}
+
+int sf_view_hf_companion(const struct sf_hf *hf, struct sf_reader *r, uint32_t i,
+                         struct sf_vfile **ret, struct sf_error *err)
+{
+	static const struct sf_vfile_ops ops = { .prepare = prepare,
+		                                 .emit = emit,
+		                                 .free = free_companion };
+	struct companion *p = calloc(1, sizeof(*p));
+
+	if (!p ||
+	    asprintf(&p->path, "%s/%s", hf->catalog->opt->hf_files_found, hf->companion[i]) < 0) {
+		free(p);
+		return sf_fail(err, -ENOMEM, "'%s'", hf->companion[i]);
+	}
+	sf_vfile_init(&p->f, &ops, r);
+	p->fd = -1;
+	p->dtype = strcmp(hf->companion[i], "config.json") == 0 ? cast_of(hf) : SF_DTYPE_NONE;
+	*ret = &p->f;
+	return 0;
+}

@@ -1,0 +1,193 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "parse/zip_write.h"
+#include "view/pt.h"
+
+#define CRC_BLOCK (4u << 20)
+
+/* Half-made files too: everything but the selection and the vfile itself goes. */
+static void clear(struct sf_pt *pt)
+{
+	free(pt->leaf);
+	free(pt->storage);
+	free(pt->inner);
+	free(pt->span);
+	free(pt->start);
+	free(atomic_load(&pt->crc));
+	sf_buf_release(&pt->objects);
+	pt->leaf = NULL;
+	pt->storage = NULL;
+	pt->inner = NULL;
+	pt->span = NULL;
+	pt->start = NULL;
+	atomic_store(&pt->crc, NULL);
+	pt->nleaf = pt->nstorage = pt->ninner = pt->nspan = 0;
+	pt->f.start = NULL;
+	pt->f.nrec = 0;
+	pt->f.size = 0;
+}
+
+static void free_pt(struct sf_vfile *f)
+{
+	struct sf_pt *pt = (struct sf_pt *)f;
+	clear(pt);
+	free(pt);
+}
+
+void sf_pt_left_out(const struct sf_pt *pt, const struct sf_pt_leaf *l, const char *why)
+{
+	struct sf_io *io = sf_reader_io(pt->f.reader);
+
+	atomic_fetch_add_explicit(&io->counters.errors, 1, memory_order_relaxed);
+	sf_log(io->log, SF_LOG_WARN, "left out of a .pt view: key '%.200s': %s",
+	       sf_pt_entry(pt, l)->name, why);
+}
+
+struct payload {
+	const struct sf_pt *pt;
+	uint32_t storage;
+};
+
+static int emit_payload(void *arg, uint64_t off, uint64_t len, struct sf_parts *parts,
+                        struct sf_error *err)
+{
+	const struct payload *p = arg;
+	return sf_pt_payload_parts(p->pt, p->storage, off, len, parts);
+}
+
+/* real_crc: reads every payload once. */
+static int read_crcs(struct sf_pt *pt, struct sf_error *err)
+{
+	SF_FREE uint32_t *crc = calloc((size_t)pt->nstorage + 1, sizeof(*crc));
+	SF_FREE uint8_t *block = malloc(CRC_BLOCK);
+
+	if (!crc || !block)
+		return sf_fail(err, -ENOMEM, "CRCs of %" PRIu32 " storages", pt->nstorage);
+	for (uint32_t s = 0; s < pt->nstorage; s++) {
+		struct payload p = { pt, s };
+		uint64_t at, size;
+		sf_pt_payload(pt, s, &at, &size);
+		for (at = 0; at < size; at += CRC_BLOCK) {
+			uint64_t n = SF_MIN(size - at, (uint64_t)CRC_BLOCK);
+			struct sf_read rd = {
+				.emit = emit_payload, .arg = &p, .off = at, .len = n, .buf = block
+			};
+			int r = sf_read_wait(pt->f.reader, &rd);
+			sf_read_release(&rd);
+			if (r < 0)
+				return sf_fail(err, r, "CRC of storage %" PRIu32 ": %s", s,
+				               rd.err.msg);
+			crc[s] = sf_crc32(crc[s], block, n);
+		}
+	}
+	atomic_store_explicit(&pt->crc, SF_STEAL(crc), memory_order_release);
+	return 0;
+}
+
+static int make(struct sf_pt *pt, struct sf_error *err)
+{
+	int r = sf_pt_tree(pt, err);
+	if (r >= 0)
+		r = sf_pt_embed(pt, err);
+	if (r >= 0)
+		r = sf_pt_layout(pt, err);
+	if (r >= 0 && pt->sel.real_crc)
+		r = read_crcs(pt, err);
+	if (r < 0)
+		clear(pt); /* the next try begins anew */
+	return r;
+}
+
+static int prepare(struct sf_vfile *f, struct sf_error *err)
+{
+	return make((struct sf_pt *)f, err);
+}
+
+/* Files without objects are sized when made: nothing has to be read for it. */
+static const struct sf_vfile_ops ops_waits = { .prepare = prepare,
+	                                       .emit = sf_pt_emit,
+	                                       .free = free_pt };
+static const struct sf_vfile_ops ops_sized = { .emit = sf_pt_emit, .free = free_pt };
+
+static bool must_read(const struct sf_catalog *c, const struct sf_selection *sel)
+{
+	if (sel->real_crc)
+		return true;
+	for (uint32_t i = 0; i < sel->n; i++)
+		if (c->entry[sel->entry[i]].tensor == SF_NONE)
+			return sel->bare || c->opt->objects != SF_OBJECTS_NONE;
+	return false;
+}
+
+int sf_view_pt(const struct sf_catalog *c, struct sf_reader *r, const struct sf_selection *sel,
+               struct sf_vfile **ret, struct sf_error *err)
+{
+	if (sel->bare && sel->n != 1)
+		return sf_fail(err, -EINVAL, "a bare .pt file of %" PRIu32 " keys", sel->n);
+	if (sel->n >= SF_PT_INNER)
+		return sf_fail(err, -E2BIG, "a .pt file of %" PRIu32 " keys", sel->n);
+	struct sf_pt *pt = calloc(1, sizeof(*pt));
+	if (!pt)
+		return sf_fail(err, -ENOMEM, "a .pt view");
+	pt->c = c;
+	pt->sel = *sel;
+	pt->f.reader = r; /* make() may run before the init below */
+	bool waits = must_read(c, sel);
+	int res = waits ? 0 : make(pt, err);
+	if (res < 0) {
+		clear(pt);
+		free(pt);
+		return res;
+	}
+	const uint64_t *start = pt->f.start, size = pt->f.size;
+	uint32_t nrec = pt->f.nrec;
+	sf_vfile_init(&pt->f, waits ? &ops_waits : &ops_sized, r);
+	pt->f.start = start;
+	pt->f.size = size;
+	pt->f.nrec = nrec;
+	*ret = &pt->f;
+	return 0;
+}
+
+static struct sf_pt *as_pt(struct sf_vfile *f)
+{
+	return f->ops == &ops_waits || f->ops == &ops_sized ? (struct sf_pt *)f : NULL;
+}
+
+int sf_view_pt_payloads(struct sf_vfile *f,
+                        int (*each)(void *arg, uint32_t rec, uint64_t off, uint64_t len), void *arg)
+{
+	const struct sf_pt *pt = as_pt(f);
+
+	if (!pt || !pt->start)
+		return -EINVAL;
+	for (uint32_t s = 0; s < pt->nstorage; s++) {
+		uint64_t off, len;
+		sf_pt_payload(pt, s, &off, &len);
+		int r = each(arg, s, off, len);
+		if (r < 0)
+			return r;
+	}
+	return 0;
+}
+
+int sf_view_pt_set_crcs(struct sf_vfile *f, const uint32_t *crc, uint32_t n)
+{
+	struct sf_pt *pt = as_pt(f);
+
+	if (!pt || !pt->start || n != pt->nstorage)
+		return -EINVAL;
+	uint32_t *copy = sf_alloc_array(n, sizeof(*copy));
+	if (!copy)
+		return -ENOMEM;
+	if (n > 0)
+		memcpy(copy, crc, n * sizeof(*copy));
+	uint32_t *old = atomic_exchange_explicit(&pt->crc, copy, memory_order_acq_rel);
+	free(old); /* export's own file: nobody reads it while its CRCs change */
+	return 0;
+}

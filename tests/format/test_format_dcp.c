@@ -1,0 +1,375 @@
+#include "config.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "format/format.h"
+#include "format/format_dcp_meta.h"
+#include "store/source.h"
+#include "tests/format/dcp_meta_text.h"
+#include "tests/lib/sf_test.h"
+
+static struct sf_io *io(void)
+{
+	static struct sf_io the; /* of this test's process */
+
+	if (!the.pool)
+		ck_assert_int_eq(sf_io_init(&the, 1, NULL), 0);
+	return &the;
+}
+
+static struct sf_ckpt *load_dir(const char *path)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_ckpt *ckpt = NULL;
+	struct sf_store *store;
+	int r = sf_store_open(io(), path, &store, &err);
+
+	ck_assert_msg(r >= 0, "%s", err.msg);
+	r = sf_ckpt_load(store, NULL, &ckpt, &err);
+	ck_assert_msg(r >= 0, "%s: %s", path, err.msg);
+	sf_store_free(store);
+	return ckpt;
+}
+
+static uint8_t *slurp(const char *path, size_t *ret_len)
+{
+	FILE *f = fopen(path, "rb");
+	uint8_t *at;
+
+	if (!f)
+		return NULL;
+	fseek(f, 0, SEEK_END);
+	*ret_len = (size_t)ftell(f);
+	rewind(f);
+	at = malloc(*ret_len + 1);
+	ck_assert_uint_eq(fread(at, 1, *ret_len, f), *ret_len);
+	fclose(f);
+	return at;
+}
+
+/* Calls @each for every case folder of the test data; returns how many. */
+static int each_case(void (*each)(const char *dir))
+{
+	static const char *const folders[] = { "dcp", "dcp-2.14", "dcp-2.6" };
+	char path[4096], dir[8192];
+	int n = 0;
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(folders); i++) {
+		DIR *d = opendir(sf_test_data(path, folders[i]));
+		struct dirent *e;
+		while (d && (e = readdir(d))) {
+			if (e->d_name[0] == '.')
+				continue;
+			snprintf(dir, sizeof(dir), "%s/%s", path, e->d_name);
+			each(dir);
+			n++;
+		}
+		if (d)
+			closedir(d);
+	}
+	return n;
+}
+
+/* The key of this name, with or without the container a composite gives it. */
+static const struct sf_key *find(const struct sf_ckpt *ckpt, const char *name, const char *role)
+{
+	char longer[4096];
+	uint32_t at = sf_ckpt_find(ckpt, name, strlen(name));
+
+	if (at == SF_NONE && role) {
+		snprintf(longer, sizeof(longer), "%s.%s", role, name);
+		at = sf_ckpt_find(ckpt, longer, strlen(longer));
+	}
+	return at == SF_NONE ? NULL : &ckpt->key[at];
+}
+
+static uint32_t check_keys(const char *dir, const struct sf_ckpt *ckpt, const struct cJSON *expect,
+                           const char *role)
+{
+	const struct cJSON *list, *item;
+	uint64_t shape[SF_DIMS_MAX];
+	uint32_t n = 0;
+
+	ck_assert_int_ge(sf_json_get_obj(expect, "tensors", &list, NULL), 0);
+	for (item = sf_json_next(list, NULL); item; item = sf_json_next(list, item), n++) {
+		const struct sf_key *key = find(ckpt, sf_json_name(item), role);
+		const struct sf_tensor *t;
+		const char *dtype;
+		int ndim = sf_json_get_u64s(item, "shape", shape, SF_DIMS_MAX, NULL);
+		ck_assert_msg(key && key->tensor != SF_NONE, "%s: no tensor '%s'", dir,
+		              sf_json_name(item));
+		t = &ckpt->tensor[key->tensor];
+		ck_assert_int_ge(sf_json_get_str(item, "dtype", &dtype, NULL), 0);
+		ck_assert_str_eq(sf_dtype_info((enum sf_dtype)t->dtype)->torch, dtype);
+		ck_assert_int_eq(t->ndim, ndim);
+		for (int k = 0; k < ndim; k++)
+			ck_assert_uint_eq(t->shape[k], shape[k]);
+		ck_assert_int_eq(
+			t->flags & (SF_TENSOR_HOLE | SF_TENSOR_DAMAGED | SF_TENSOR_OVERLAP), 0);
+		if (role)
+			ck_assert_int_eq(ckpt->group[key->group].role, strcmp(role, "model") == 0
+			                                                       ? SF_ROLE_MODEL
+			                                                       : SF_ROLE_OPTIM);
+	}
+	if (sf_json_get_obj(expect, "objects", &list, NULL) >= 0) {
+		for (item = sf_json_next(list, NULL); item; item = sf_json_next(list, item), n++) {
+			const struct sf_key *key = find(ckpt, sf_json_name(item), role);
+			ck_assert_msg(key && key->object != SF_NONE, "%s: no object '%s'", dir,
+			              sf_json_name(item));
+			ck_assert_uint_ne(ckpt->object[key->object].place, SF_NONE);
+		}
+	}
+	return n;
+}
+
+static void case_keys(const char *dir)
+{
+	struct sf_json *json = NULL;
+	const struct cJSON *list, *child;
+	struct sf_ckpt *ckpt;
+	const char *role;
+	char path[9000];
+	uint32_t n = 0;
+	size_t len;
+	uint8_t *text;
+
+	snprintf(path, sizeof(path), "%s/ckpt", dir);
+	ckpt = load_dir(path);
+	ck_assert_msg(ckpt->nwarnings == 0, "%s: %s", dir,
+	              ckpt->nwarnings ? ckpt->warning[0].text : "");
+	snprintf(path, sizeof(path), "%s/expect.json", dir);
+	text = slurp(path, &len);
+	ck_assert_ptr_nonnull(text);
+	if (sf_json_parse((char *)text, len, &json, NULL) >=
+	    0) { /* lone surrogates in names are no JSON to the parser */
+		if (sf_json_get_obj(sf_json_root(json), "composite", &list, NULL) >= 0) {
+			for (child = sf_json_next(list, NULL); child;
+			     child = sf_json_next(list, child)) {
+				ck_assert_int_ge(sf_json_get_str(child, "role", &role, NULL), 0);
+				n += check_keys(dir, ckpt, child, role);
+			}
+		} else {
+			n = check_keys(dir, ckpt, sf_json_root(json), NULL);
+		}
+		ck_assert_msg(n == ckpt->nkeys, "%s: %u keys, not %u", dir, ckpt->nkeys, n);
+	}
+	sf_json_free(json);
+	free(text);
+	sf_ckpt_free(ckpt);
+}
+
+START_TEST(every_case_has_its_keys_with_dtype_and_shape)
+{
+	ck_assert_int_ge(each_case(case_keys), 30);
+}
+END_TEST
+
+static void case_readers(const char *dir)
+{
+	static const char *const names[] = { ".metadata", "__0.metadata", "model/.metadata",
+		                             "optimizer_0/.metadata" };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_store *store;
+	char path[9000];
+
+	snprintf(path, sizeof(path), "%s/ckpt", dir);
+	ck_assert_int_ge(sf_store_open(io(), path, &store, NULL), 0);
+	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++) {
+		struct sf_buf a = { 0 }, b = { 0 };
+		struct dcp_meta m = { 0 };
+		int r;
+		if (sf_store_exists(store, names[i], NULL) <= 0)
+			continue;
+		r = dcp_meta_read(&m, store, names[i], DCP_READER_VALUES, &err);
+		ck_assert_msg(r >= 0, "%s: %s", dir, err.msg);
+		dcp_meta_text(&m, &a);
+		dcp_facts_text(&m, &a);
+		/* a surrogate in a name is left to the value reader */
+		r = dcp_meta_read(&m, store, names[i],
+		                  strstr(dir, "surrogate") ? DCP_READER_AUTO : DCP_READER_SCAN,
+		                  &err);
+		ck_assert_msg(r >= 0, "%s: %s", dir, err.msg);
+		dcp_meta_text(&m, &b);
+		dcp_facts_text(&m, &b);
+		ck_assert_msg(strcmp(sf_buf_cstr(&a), sf_buf_cstr(&b)) == 0,
+		              "%s/%s: the readers differ", dir, names[i]);
+		dcp_meta_release(&m);
+		sf_buf_release(&a);
+		sf_buf_release(&b);
+	}
+	sf_store_free(store);
+}
+
+START_TEST(both_readers_agree_on_every_case)
+{
+	ck_assert_int_ge(each_case(case_readers), 30);
+}
+END_TEST
+
+/* Loads a store of these objects; returns the code, the message in @msg. */
+static int load_mem(const struct sf_mem_object *files, size_t n, const struct sf_load_options *opt,
+                    struct sf_ckpt **ret, char msg[SF_ERROR_MAX])
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_store *store;
+	int r;
+
+	ck_assert_int_eq(sf_store_mem(io(), files, n, &store, NULL), 0);
+	r = sf_ckpt_load(store, opt, ret, &err);
+	memcpy(msg, err.msg, SF_ERROR_MAX);
+	sf_store_free(store);
+	return r;
+}
+
+START_TEST(what_was_not_committed_says_so)
+{
+	const struct sf_mem_object tmp[] = { { ".metadata.tmp", "x", 1 },
+		                             { "__0_0.distcp", "x", 1 } },
+				   data[] = { { "__0_0.distcp", "x", 1 } },
+				   other[] = { { "README", "x", 1 } },
+				   rank[] = { { "__0.metadata", "x", 1 },
+		                              { "__2.metadata", "x", 1 } };
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	ck_assert_int_eq(load_mem(tmp, 2, NULL, &ckpt, msg), -ENOENT);
+	ck_assert_msg(strstr(msg, "not committed: .metadata.tmp only") != NULL, "%s", msg);
+	ck_assert_int_eq(load_mem(data, 1, NULL, &ckpt, msg), -ENOENT);
+	ck_assert_msg(strstr(msg, "not committed") != NULL && strstr(msg, "__0_0.distcp"), "%s",
+	              msg);
+	ck_assert_int_eq(load_mem(other, 1, NULL, &ckpt, msg), -ENOENT);
+	ck_assert_msg(strstr(msg, "README") != NULL, "%s", msg);
+	ck_assert_int_eq(load_mem(rank, 2, NULL, &ckpt, msg), -ENOENT);
+	ck_assert_msg(strstr(msg, "__1.metadata") != NULL, "%s", msg);
+}
+END_TEST
+
+/* The metadata of a small case with one text put in another's place; their lengths are equal. */
+static uint8_t *patched(const char *below, const char *old, const char *new, size_t *ret_len)
+{
+	char path[4096];
+	uint8_t *at = slurp(sf_test_data(path, below), ret_len), *p;
+	int n = 0;
+
+	ck_assert_ptr_nonnull(at);
+	ck_assert_uint_eq(strlen(old), strlen(new));
+	for (p = at; (p = memmem(p, *ret_len - (size_t)(p - at), old, strlen(old))); n++)
+		memcpy(p, new, strlen(new));
+	ck_assert_int_gt(n, 0);
+	return at;
+}
+
+static bool warned(const struct sf_ckpt *ckpt, const char *code, const char *text)
+{
+	for (uint32_t i = 0; i < ckpt->nwarnings; i++)
+		if (strcmp(ckpt->warning[i].code, code) == 0 && strstr(ckpt->warning[i].text, text))
+			return true;
+	return false;
+}
+
+START_TEST(a_file_name_that_leads_outside_is_refused)
+{
+	static const char *const names[] = { "../../distcp", "/etc/passwd0", "a//b/0distcp",
+		                             "./0_0.distcp" };
+	const struct sf_load_options complete = { .complete = true };
+	char msg[SF_ERROR_MAX];
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++) {
+		size_t len;
+		uint8_t *at = patched("dcp/fsdp4/ckpt/.metadata", "__0_0.distcp", names[i], &len);
+		const struct sf_mem_object files[] = { { ".metadata", at, len } };
+		struct sf_ckpt *ckpt = NULL;
+		ck_assert_int_eq(load_mem(files, 1, NULL, &ckpt, msg), 0);
+		ck_assert(warned(ckpt, "unsafe-name", names[i]));
+		for (uint32_t k = 0; k < ckpt->nfiles; k++)
+			ck_assert_str_ne(ckpt->file[k].name, names[i]);
+		for (uint32_t t = 0; t < ckpt->ntensors; t++) {
+			struct sf_chunk c;
+			sf_tensor_chunk(&ckpt->tensor[t], 0, &c);
+			if (c.place == SF_NONE)
+				ck_assert_int_ne(ckpt->tensor[t].flags & SF_TENSOR_DAMAGED, 0);
+		}
+		sf_ckpt_free(ckpt);
+		ck_assert_int_eq(load_mem(files, 1, &complete, &ckpt, msg), -EBADMSG);
+		free(at);
+	}
+}
+END_TEST
+
+START_TEST(an_unknown_transform_is_named_and_its_keys_stay)
+{
+	size_t len;
+	uint8_t *at = patched("dcp/zstd/ckpt/.metadata", "stream.zstd/1", "stream.zstd/2", &len);
+	const struct sf_mem_object files[] = { { ".metadata", at, len } };
+	struct sf_ckpt *ckpt = NULL;
+	char msg[SF_ERROR_MAX];
+
+	ck_assert_int_eq(load_mem(files, 1, NULL, &ckpt, msg), 0);
+	ck_assert(warned(ckpt, "transform", "stream.zstd/2"));
+	ck_assert_uint_gt(ckpt->ntensors, 0);
+	for (uint32_t i = 0; i < ckpt->nplaces; i++)
+		ck_assert_int_eq(ckpt->place[i].transform, SF_TRANSFORM_OTHER);
+	sf_ckpt_free(ckpt);
+	free(at);
+}
+END_TEST
+
+START_TEST(an_index_that_names_missing_files_warns)
+{
+	static const char index[] =
+		"{\"metadata\": {}, \"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\", "
+		"\"b\": \"model-00002-of-00002.safetensors\", \"c\": \"../x.safetensors\", \"d\": "
+		"\"model-00001-of-00002.safetensors\"}}";
+	static const char st[] = "\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_"
+				 "offsets\":[0,2]}}                   ";
+	const struct sf_mem_object files[] = {
+		{ "model.safetensors.index.json", index, sizeof(index) - 1 },
+		{ "model-00001-of-00002.safetensors", st, 8 + 64 + 2 }
+	};
+	struct sf_ckpt *ckpt = NULL;
+	char msg[SF_ERROR_MAX];
+	int r;
+
+	ck_assert_uint_ge(sizeof(st), 8 + 64 + 2);
+	r = load_mem(files, 2, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	ck_assert_uint_eq(ckpt->nkeys, 1);
+	ck_assert(warned(ckpt, "missing-file", "'b'"));
+	ck_assert(warned(ckpt, "missing-file", "'c'"));
+	ck_assert(warned(ckpt, "missing-item", "'d'"));
+	ck_assert_str_eq(ckpt->format, "safetensors");
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+START_TEST(an_unknown_source_format_is_refused_by_name)
+{
+	const struct sf_load_options opt = { .source_format = "zarr9" };
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	ck_assert_int_eq(load_mem(NULL, 0, &opt, &ckpt, msg), -EINVAL);
+	ck_assert_msg(strstr(msg, "zarr9") != NULL, "%s", msg);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("format_dcp");
+	TCase *tc = tcase_create("cases");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, every_case_has_its_keys_with_dtype_and_shape);
+	tcase_add_test(tc, both_readers_agree_on_every_case);
+	tcase_add_test(tc, what_was_not_committed_says_so);
+	tcase_add_test(tc, a_file_name_that_leads_outside_is_refused);
+	tcase_add_test(tc, an_unknown_transform_is_named_and_its_keys_stay);
+	tcase_add_test(tc, an_index_that_names_missing_files_warns);
+	tcase_add_test(tc, an_unknown_source_format_is_refused_by_name);
+	suite_add_tcase(s, tc);
+	return sf_test_main(s);
+}

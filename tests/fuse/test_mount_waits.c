@@ -1,0 +1,264 @@
+/*
+ * A mount whose shards are slow: what is known answers, what must wait is parked. Needs root or fusermount3, and /dev/fuse; else it
+ * is skipped (77).
+ */
+#include "config.h"
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include "tests/lib/sf_test.h"
+#include "fuse/mountpoint.h"
+#include "fuse/serve.h"
+#include "store/source.h"
+#include "tool/session.h"
+
+enum { READERS = 20 };
+
+/* In memory shared with the serving process: the test turns the delay on when everything is mounted and known. */
+static struct sf_fault *plan;
+static char mountpoint[64];
+static pid_t server;
+
+static double now(void)
+{
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec + (double)t.tv_nsec / 1e9;
+}
+
+static void ready(void *arg)
+{
+	ssize_t n = write(*(int *)arg, "", 1);
+	(void)n;
+}
+
+static int serve_slow(int ready_fd, unsigned timeout_ms)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_common common;
+	struct sf_session s;
+	char source[4096];
+	sigset_t block;
+
+	sigemptyset(&block);
+	sigaddset(&block, SIGTERM);
+	sigaddset(&block, SIGINT);
+	sigaddset(&block, SIGHUP);
+	sigaddset(&block, SIGPIPE);
+	sigprocmask(SIG_BLOCK, &block, NULL);
+	sf_common_init(&common);
+	sf_test_data(source, "dcp/fsdp4/ckpt");
+	struct sf_serve_options o = { .mountpoint = mountpoint, .fuse_options = "ro,nosuid,nodev,subtype=shardfuse,fsname=slow" };
+	struct sf_store *slow = NULL;
+	int r = sf_session_store(&s, &common, source, &err);
+	s.io.timeout_ms = timeout_ms;
+	if (r >= 0)
+		r = sf_store_fault(s.store, plan, &slow, &err);
+	if (r >= 0) {
+		s.store = slow;
+		r = sf_session_load(&s, &err);
+	}
+	if (r >= 0) {
+		r = sf_serve(&s, &o, ready, &ready_fd, &err);
+		sf_session_close(&s);
+	}
+	if (r < 0)
+		fprintf(stderr, "%s\n", err.msg);
+	sf_common_release(&common);
+	return r < 0;
+}
+
+static void start(unsigned timeout_ms)
+{
+	int fd[2];
+	char byte;
+
+	plan->fail_at = -1;
+	plan->delay_ms = 0;
+	strcpy(mountpoint, "/tmp/sf-test-XXXXXX");
+	ck_assert_ptr_nonnull(mkdtemp(mountpoint));
+	ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
+	server = fork();
+	if (server == 0) {
+		close(fd[0]);
+		_exit(serve_slow(fd[1], timeout_ms));
+	}
+	close(fd[1]);
+	ck_assert_msg(read(fd[0], &byte, 1) == 1, "the mount did not come up");
+	close(fd[0]);
+}
+
+static void stop(void)
+{
+	int status = -1;
+	if (server > 0) {
+		kill(server, SIGTERM);
+		waitpid(server, &status, 0);
+	}
+	server = 0;
+	sf_mountpoint_unmount(mountpoint, true, NULL);
+	rmdir(mountpoint);
+}
+
+static int touch(const char *path, const struct stat *st, int flag, struct FTW *ftw)
+{
+	(void)path, (void)st, (void)ftw;
+	return flag == FTW_NS || flag == FTW_DNR ? -1 : 0;
+}
+
+/* ls -lR */
+static double walk(void)
+{
+	double t = now();
+	ck_assert_int_eq(nftw(mountpoint, touch, 16, FTW_PHYS), 0);
+	return now() - t;
+}
+
+struct reader {
+	char path[4096];
+	pthread_t id;
+	ssize_t got;
+	int code;
+	double took;
+};
+
+static void *read_file(void *arg)
+{
+	struct reader *r = arg;
+	static __thread char buf[1 << 20];
+	double t = now();
+	int fd = open(r->path, O_RDONLY | O_CLOEXEC);
+	ssize_t n = 0;
+
+	r->got = 0;
+	while (fd >= 0 && (n = read(fd, buf, sizeof(buf))) > 0)
+		r->got += n;
+	r->code = fd < 0 || n < 0 ? errno : 0;
+	r->took = now() - t;
+	if (fd >= 0)
+		close(fd);
+	return NULL;
+}
+
+/* The first @n files of npy/. */
+static int npy_files(struct reader *r, int n)
+{
+	char dir[128];
+	struct dirent *e;
+	int found = 0;
+
+	snprintf(dir, sizeof(dir), "%s/npy", mountpoint);
+	DIR *d = opendir(dir);
+	ck_assert_ptr_nonnull(d);
+	while (found < n && (e = readdir(d)))
+		if (e->d_name[0] != '.')
+			snprintf(r[found++].path, sizeof(r->path), "%s/%s", dir, e->d_name);
+	closedir(d);
+	return found;
+}
+
+START_TEST(parked_reads_do_not_hold_up_what_is_known)
+{
+	static struct reader cached, slow[READERS + 1];
+	start(60000);
+	walk(); /* everything is known now */
+	int n = npy_files(slow, READERS + 1);
+	ck_assert_int_eq(n, READERS + 1);
+	cached = slow[READERS];
+	read_file(&cached); /* and this one is in the page cache */
+	ck_assert_int_eq(cached.code, 0);
+
+	plan->delay_ms = 3000;
+	for (int i = 0; i < READERS; i++)
+		ck_assert_int_eq(pthread_create(&slow[i].id, NULL, read_file, &slow[i]), 0);
+	usleep(300000);
+	double took = walk();
+	ck_assert_msg(took < 2, "ls -lR took %.1f s while %d reads waited", took, READERS);
+	read_file(&cached);
+	ck_assert_int_eq(cached.code, 0);
+	ck_assert_msg(cached.took < 1, "a cached read took %.1f s", cached.took);
+	for (int i = 0; i < READERS; i++) {
+		pthread_join(slow[i].id, NULL);
+		ck_assert_int_eq(slow[i].code, 0);
+		ck_assert_int_gt(slow[i].got, 0);
+		ck_assert_msg(slow[i].took > 2, "the delay was not there: %.1f s", slow[i].took);
+	}
+	stop();
+}
+END_TEST
+
+START_TEST(a_read_ends_by_its_deadline)
+{
+	static struct reader r;
+	start(500);
+	walk();
+	ck_assert_int_eq(npy_files(&r, 1), 1);
+	plan->delay_ms = 20000;
+	read_file(&r);
+	ck_assert_int_eq(r.code, EIO);
+	ck_assert_msg(r.took > 0.3 && r.took < 10, "it took %.1f s", r.took);
+	plan->delay_ms = 0;
+	stop();
+}
+END_TEST
+
+START_TEST(sigterm_ends_parked_reads_and_unmounts)
+{
+	static struct reader r;
+	int status = -1;
+	struct stat here, parent;
+
+	start(60000);
+	walk();
+	ck_assert_int_eq(npy_files(&r, 1), 1);
+	plan->delay_ms = 30000;
+	ck_assert_int_eq(pthread_create(&r.id, NULL, read_file, &r), 0);
+	usleep(200000);
+	double t = now();
+	kill(server, SIGTERM);
+	pthread_join(r.id, NULL);
+	ck_assert_int_ne(r.code, 0);
+	ck_assert_int_eq(waitpid(server, &status, 0), server);
+	server = 0;
+	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
+	ck_assert_msg(now() - t < 10, "it took %.1f s", now() - t);
+	ck_assert_int_eq(stat(mountpoint, &here), 0);
+	ck_assert_int_eq(stat("/tmp", &parent), 0);
+	ck_assert_uint_eq(here.st_dev, parent.st_dev);
+	stop();
+}
+END_TEST
+
+int main(void)
+{
+	if (access("/dev/fuse", R_OK | W_OK) < 0) {
+		char why[128];
+		snprintf(why, sizeof(why), "/dev/fuse: %s", strerror(errno));
+		return sf_test_skip(why);
+	}
+	if (geteuid() != 0 && system("command -v fusermount3 >/dev/null") != 0) {
+		return sf_test_skip("neither root nor fusermount3");
+	}
+	plan = mmap(NULL, sizeof(*plan), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	Suite *s = suite_create("mount_waits");
+	TCase *tc = tcase_create("slow shards");
+	tcase_set_timeout(tc, 60);
+	tcase_add_test(tc, parked_reads_do_not_hold_up_what_is_known);
+	tcase_add_test(tc, a_read_ends_by_its_deadline);
+	tcase_add_test(tc, sigterm_ends_parked_reads_and_unmounts);
+	suite_add_tcase(s, tc);
+	return sf_test_main(s);
+}

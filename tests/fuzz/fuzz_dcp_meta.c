@@ -1,0 +1,40 @@
+#include "config.h"
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "format/format.h"
+#include "store/source.h"
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+/* Any bytes as `.metadata`, beside one data file: an error or a checkpoint, never more. */
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+	const struct sf_mem_object files[] = { { ".metadata", data, size },
+		                               { "__0_0.distcp", data, size } };
+	static struct sf_io io;
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_ckpt *ckpt = NULL;
+	struct sf_store *store;
+	struct sf_chunk chunk;
+	int r;
+
+	if (!io.pool && sf_io_init(&io, 1, NULL) < 0)
+		abort();
+	if (sf_store_mem(&io, files, SF_ARRAY_LEN(files), &store, NULL) < 0)
+		abort();
+	r = sf_ckpt_load(store, NULL, &ckpt, &err);
+	if ((r < 0) != (err.msg[0] != '\0'))
+		abort(); /* a message if and only if it failed */
+	if (r >= 0) {
+		for (uint32_t i = 0; i < ckpt->ntensors; i++)
+			for (uint32_t k = 0; k < ckpt->tensor[i].nchunks; k++)
+				sf_tensor_chunk(&ckpt->tensor[i], k, &chunk);
+	}
+	sf_ckpt_free(ckpt);
+	sf_store_free(store);
+	return 0;
+}

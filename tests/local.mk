@@ -1,0 +1,134 @@
+# A test program is its name below; its one source is NAME.c. tests/unit/test_FILE.c tests FILE.c.
+
+TESTS_UNIT = \
+	%D%/unit/test_arena \
+	%D%/unit/test_buf \
+	%D%/unit/test_catalog \
+	%D%/unit/test_ckpt_builder \
+	%D%/unit/test_ckpt_check \
+	%D%/unit/test_ckpt_group \
+	%D%/unit/test_coalesce \
+	%D%/unit/test_dtype \
+	%D%/unit/test_error \
+	%D%/unit/test_item_cache \
+	%D%/unit/test_json \
+	%D%/unit/test_key_match \
+	%D%/unit/test_layout \
+	%D%/unit/test_log \
+	%D%/unit/test_map \
+	%D%/unit/test_npy \
+	%D%/unit/test_object \
+	%D%/unit/test_open_files \
+	%D%/unit/test_options \
+	%D%/unit/test_path \
+	%D%/unit/test_pickle_read \
+	%D%/unit/test_pickle_write \
+	%D%/unit/test_plan \
+	%D%/unit/test_reader \
+	%D%/unit/test_safetensors \
+	%D%/unit/test_source \
+	%D%/unit/test_store_file \
+	%D%/unit/test_thread_pool \
+	%D%/unit/test_torch_item \
+	%D%/unit/test_tree \
+	%D%/unit/test_value_json \
+	%D%/unit/test_vfile \
+	%D%/unit/test_view_hf \
+	%D%/unit/test_view_json \
+	%D%/unit/test_view_npy \
+	%D%/unit/test_view_pt \
+	%D%/unit/test_view_safetensors \
+	%D%/unit/test_zip_read \
+	%D%/unit/test_zip_write \
+	%D%/unit/test_zstd
+
+TESTS_FORMAT = \
+	%D%/format/test_dcp_meta \
+	%D%/format/test_format_dcp
+
+TESTS_FAULT = \
+	%D%/fault/test_reader_faults
+
+# the n-th allocation fails
+%C%_fault_test_reader_faults_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
+
+if HAVE_CHECK
+check_PROGRAMS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
+TESTS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
+endif
+
+LDADD = libsf.la $(CHECK_LIBS)
+
+# What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
+TESTS_FUSE = \
+	%D%/fuse/test_mount_waits
+
+if HAVE_CHECK
+if HAVE_FUSE
+check_PROGRAMS += $(TESTS_FUSE)
+TESTS += $(TESTS_FUSE)
+endif
+endif
+tests_fuse_test_mount_waits_LDADD = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
+
+# Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
+TESTS_FUZZ = \
+	%D%/fuzz/fuzz_dcp_meta \
+	%D%/fuzz/fuzz_json \
+	%D%/fuzz/fuzz_pickle \
+	%D%/fuzz/fuzz_safetensors \
+	%D%/fuzz/fuzz_torch_item \
+	%D%/fuzz/fuzz_zip \
+	%D%/fuzz/fuzz_zstd
+
+if FUZZING
+fuzz_main =
+fuzz_ldflags = $(AM_LDFLAGS) -fsanitize=fuzzer
+noinst_PROGRAMS += $(TESTS_FUZZ)
+else
+fuzz_main = %D%/fuzz/replay.c
+fuzz_ldflags = $(AM_LDFLAGS)
+if HAVE_CHECK
+check_PROGRAMS += $(TESTS_FUZZ)
+TESTS += $(TESTS_FUZZ)
+endif
+endif
+%C%_fuzz_fuzz_dcp_meta_SOURCES = %D%/fuzz/fuzz_dcp_meta.c $(fuzz_main)
+%C%_fuzz_fuzz_dcp_meta_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_zstd_SOURCES = %D%/fuzz/fuzz_zstd.c $(fuzz_main)
+%C%_fuzz_fuzz_zstd_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_zip_SOURCES = %D%/fuzz/fuzz_zip.c $(fuzz_main)
+%C%_fuzz_fuzz_zip_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_torch_item_SOURCES = %D%/fuzz/fuzz_torch_item.c $(fuzz_main)
+%C%_fuzz_fuzz_torch_item_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz_safetensors.c $(fuzz_main)
+%C%_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz_pickle.c $(fuzz_main)
+%C%_fuzz_fuzz_pickle_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz_json.c $(fuzz_main)
+%C%_fuzz_fuzz_json_LDFLAGS = $(fuzz_ldflags)
+
+# What interop tests in Python drive: values written again, an archive written by us.
+check_PROGRAMS += %D%/tool_repickle %D%/tool_write_pt
+
+TESTS += contrib/check-layers.sh
+TEST_EXTENSIONS = .sh
+SH_LOG_COMPILER = $(SHELL)
+
+# Sanitizers cannot follow a fork for each test; a crowded machine needs more than Check's 4 s.
+AM_TESTS_ENVIRONMENT = \
+	SF_SRCDIR='$(abs_top_srcdir)'; export SF_SRCDIR; \
+	SF_TEST_DATA='$(abs_top_srcdir)/tests/data'; export SF_TEST_DATA; \
+	SHARDFUSE='$(abs_top_builddir)/shardfuse'; export SHARDFUSE; \
+	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-5}; export CK_TIMEOUT_MULTIPLIER;
+if SANITIZE
+AM_TESTS_ENVIRONMENT += \
+	CK_FORK=$${CK_FORK:-no}; export CK_FORK; \
+	ASAN_OPTIONS=$${ASAN_OPTIONS:-detect_leaks=1:abort_on_error=0}; export ASAN_OPTIONS; \
+	UBSAN_OPTIONS=$${UBSAN_OPTIONS:-print_stacktrace=1}; export UBSAN_OPTIONS;
+endif
+
+EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
+
+EXTRA_DIST += %D%/lib/sf_fake_ckpt.h

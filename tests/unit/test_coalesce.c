@@ -1,0 +1,180 @@
+#include "config.h"
+
+#include "base/mem.h"
+#include "read/coalesce.h"
+#include "tests/lib/sf_test.h"
+
+#define SRC (1 << 16)
+#define DST (1 << 16)
+
+static uint8_t src[SRC];
+
+/* Does the requests' work on memory; returns the bytes fetched. */
+static uint64_t run(struct sf_coalesce *c)
+{
+	uint64_t bytes = 0;
+
+	ck_assert_int_eq(sf_coalesce_finish(c), 0);
+	for (size_t i = 0; i < c->ranges.n; i++) {
+		const struct sf_range *r = &c->ranges.at[i];
+		uint64_t at = r->off;
+		ck_assert_uint_ge(r->niov, 1);
+		ck_assert_uint_le(r->niov, SF_RANGE_IOV);
+		ck_assert_uint_le(r->len, SF_RANGE_MAX);
+		for (uint32_t k = r->iov0; k < r->iov0 + r->niov; k++) {
+			ck_assert_uint_le(at + c->iovs.at[k].iov_len, SRC);
+			memcpy(c->iovs.at[k].iov_base, src + at, c->iovs.at[k].iov_len);
+			at += c->iovs.at[k].iov_len;
+		}
+		ck_assert_uint_eq(at - r->off, r->len);
+		bytes += r->len;
+	}
+	for (size_t i = 0; i < c->ranges.n; i++)
+		sf_range_scatter(c, &c->ranges.at[i]);
+	return bytes;
+}
+
+/* Pieces that a plan could make: rows of a box whose source is strided in any way. */
+static size_t random_pieces(uint64_t *seed, struct sf_piece *p, uint64_t *ret_dst, uint64_t *ret_bytes)
+{
+	uint64_t len = 1 + sf_test_below(seed, sf_test_below(seed, 2) ? 16 : 700);
+	uint64_t count = 1 + sf_test_below(seed, 40), rows = 1 + sf_test_below(seed, 12);
+	bool transposed = sf_test_below(seed, 2);
+	uint64_t row_step, step, gap = sf_test_below(seed, 3) ? 0 : sf_test_below(seed, 300), dst_step, n = 0, dst = 0;
+
+	if (transposed) { /* the rows lie side by side, what follows in a row lies far away */
+		row_step = len + (sf_test_below(seed, 3) ? 0 : sf_test_below(seed, 20));
+		step = rows * row_step + (sf_test_below(seed, 2) ? 5000 : gap);
+	} else {
+		step = len + gap;
+		row_step = count * step + gap;
+	}
+	dst_step = sf_test_below(seed, 2) ? len : len + sf_test_below(seed, 50);
+	while (rows > 1 && (rows - 1) * row_step + (count - 1) * step + len > SRC - 100)
+		rows--;
+	while (count > 1 && (rows - 1) * row_step + (count - 1) * step + len > SRC - 100)
+		count--;
+	*ret_bytes = 0;
+	for (uint64_t k = 0; k < rows; k++) {
+		struct sf_piece one = { .src_off = k * row_step, .dst_off = dst, .len = len, .count = count,
+					.src_step = (int64_t)step, .dst_step = (int64_t)dst_step };
+		uint64_t used = (count - 1) * dst_step + len;
+		if (dst + used > DST)
+			break;
+		if (count == 1)
+			one.src_step = one.dst_step = 0;
+		if (k == 0 && len > 1 && count > 1 && sf_test_below(seed, 2)) {
+			/* begins inside a run, as a range that begins inside a row does */
+			uint64_t cut = 1 + sf_test_below(seed, len - 1);
+			p[n++] = (struct sf_piece){ .src_off = one.src_off + cut, .dst_off = cut, .len = len - cut, .count = 1 };
+			*ret_bytes += len - cut;
+			one.src_off += step;
+			one.dst_off += dst_step;
+			if (--one.count == 1)
+				one.src_step = one.dst_step = 0;
+		}
+		p[n++] = one;
+		*ret_bytes += one.len * one.count;
+		dst += (used + 63) & ~UINT64_C(63);
+	}
+	*ret_dst = dst;
+	return n;
+}
+
+/* Property: the requests bring every byte of the pieces to its place and touch no other. */
+START_TEST(requests_do_what_the_pieces_say)
+{
+	uint64_t seed = sf_test_seed("requests_do");
+	struct sf_coalesce c = { 0 };
+	uint8_t *got = malloc(DST + 64), *want = malloc(DST + 64);
+
+	for (size_t i = 0; i < SRC; i++)
+		src[i] = (uint8_t)sf_test_rand(&seed);
+	for (int round = 0; round < 3000; round++) {
+		struct sf_piece p[32];
+		uint64_t dst, bytes, base = sf_test_below(&seed, 100);
+		size_t n = random_pieces(&seed, p, &dst, &bytes);
+		memset(got, 0x55, DST);
+		memset(want, 0x55, DST);
+		for (size_t i = 0; i < n; i++)
+			for (uint64_t k = 0; k < p[i].count; k++)
+				memcpy(want + p[i].dst_off + (int64_t)k * p[i].dst_step,
+				       src + base + p[i].src_off + (int64_t)k * p[i].src_step, p[i].len);
+		sf_coalesce_reset(&c);
+		ck_assert_int_eq(sf_coalesce(&c, 1, 2, 0, base, got, p, n), 0);
+		run(&c);
+		ck_assert_msg(memcmp(got, want, DST) == 0, "round %d: %zu pieces, len %llu, count %llu, steps %lld %lld", round, n,
+			      (unsigned long long)p[0].len, (unsigned long long)p[0].count, (long long)p[0].src_step,
+			      (long long)p[0].dst_step);
+	}
+	sf_coalesce_release(&c);
+	free(got);
+	free(want);
+}
+END_TEST
+
+START_TEST(a_column_shard_is_one_request_with_an_iovec_a_row)
+{
+	struct sf_coalesce c = { 0 };
+	uint8_t *got = malloc(DST);
+	/* from inside row 0 to inside row 11: 200-byte rows of 800 */
+	struct sf_piece p[3] = { { .src_off = 50, .dst_off = 0, .len = 150, .count = 1 },
+				 { .src_off = 200, .dst_off = 750, .len = 200, .count = 10, .src_step = 200, .dst_step = 800 },
+				 { .src_off = 2200, .dst_off = 8750, .len = 30, .count = 1 } };
+
+	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 7, got, p, 3), 0);
+	ck_assert_uint_eq(c.ranges.n, 1);
+	ck_assert_uint_eq(c.ranges.at[0].niov, 12);
+	ck_assert_uint_eq(run(&c), 2180);
+	ck_assert_mem_eq(got + 8750, src + 2207, 30);
+	sf_coalesce_release(&c);
+	free(got);
+}
+END_TEST
+
+START_TEST(rows_of_a_transposed_item_share_their_spans)
+{
+	struct sf_coalesce c = { 0 };
+	uint8_t *got = malloc(DST);
+	struct sf_piece p[8];
+
+	for (uint64_t i = 0; i < 8; i++) /* 8 of 4000 rows, 16 columns */
+		p[i] = (struct sf_piece){ .src_off = i * 2, .dst_off = i * 32, .len = 2, .count = 8, .src_step = 8000, .dst_step = 2 };
+	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, p, 8), 0);
+	ck_assert_uint_eq(c.ranges.n, 8); /* not 64 */
+	ck_assert_uint_eq(run(&c), 8 * 16);
+	ck_assert_mem_eq(got + 3 * 32 + 5 * 2, src + 5 * 8000 + 6, 2);
+	sf_coalesce_release(&c);
+	free(got);
+}
+END_TEST
+
+START_TEST(long_runs_are_cut_to_be_fetched_side_by_side)
+{
+	struct sf_coalesce c = { 0 };
+	struct sf_piece p = { .len = SF_RANGE_MAX * 3 + 5, .count = 1 };
+
+	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, src, &p, 1), 0);
+	ck_assert_uint_eq(c.ranges.n, 4);
+	ck_assert_uint_eq(c.ranges.at[3].len, 5);
+	sf_coalesce_release(&c);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("coalesce");
+	TCase *t = tcase_create("coalesce");
+
+	tcase_add_test(t, requests_do_what_the_pieces_say);
+	tcase_add_test(t, a_column_shard_is_one_request_with_an_iovec_a_row);
+	tcase_add_test(t, rows_of_a_transposed_item_share_their_spans);
+	tcase_add_test(t, long_runs_are_cut_to_be_fetched_side_by_side);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	return sf_test_main(suite());
+}

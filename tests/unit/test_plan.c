@@ -1,0 +1,439 @@
+#include "config.h"
+
+#include <time.h>
+
+#include "base/mem.h"
+#include "ckpt/ckpt_order.h"
+#include "read/plan.h"
+#include "tests/lib/sf_test.h"
+#include "tests/lib/sf_test_chunks.h"
+
+#define BYTES_MAX 16384
+
+/* Items with bytes of their own: what chunk i gives for element x, byte b, is a function of the
+ * three. */
+static uint8_t byte_of(size_t chunk, uint64_t x, uint64_t b)
+{
+	uint64_t v = (chunk * 1000003 + x) * 31 + b + 7;
+
+	return (uint8_t)((v * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
+}
+
+struct item {
+	uint8_t at[BYTES_MAX * 4];
+	struct sf_item_layout layout;
+	int64_t stride[TC_DIMS];
+};
+
+/* Lays a chunk out: row-major, or its dimensions in any order with gaps between. */
+static void make_item(const struct tc_tensor *t, size_t i, uint64_t *seed, struct item *item)
+{
+	const struct tc_chunk *c = &t->chunk[i];
+	uint64_t volume = tc_volume(t, c), span = 1;
+	unsigned order[TC_DIMS];
+
+	item->layout = (struct sf_item_layout){ .row_major = t->parts || sf_test_below(seed, 2),
+		                                .stride = item->stride };
+	item->layout.payload_len = c->part_len * t->elem;
+	if (!item->layout.row_major && volume) {
+		for (unsigned d = 0; d < t->ndim; d++) {
+			size_t k = sf_test_below(seed, d + 1u);
+			order[d] = order[k];
+			order[k] = d;
+		}
+		for (unsigned d = 0; d < t->ndim; d++) {
+			item->stride[order[d]] = (int64_t)span;
+			span *= c->extent[order[d]];
+			if (span < 64 && sf_test_below(seed, 4) == 0)
+				span++;
+		}
+		uint64_t last = 0;
+		for (unsigned d = 0; d < t->ndim; d++)
+			last += (c->extent[d] - 1) * (uint64_t)item->stride[d];
+		if ((last + 1) * t->elem > sizeof(item->at)) {
+			item->layout.row_major = true;
+		} else {
+			item->layout.payload_len = (last + 1) * t->elem;
+		}
+	}
+	ck_assert_uint_le(item->layout.payload_len, sizeof(item->at));
+	for (uint64_t x = 0; x < t->numel; x++) {
+		int64_t k = tc_item_index(t, c, x);
+		uint64_t at[TC_DIMS];
+
+		if (k < 0)
+			continue;
+		if (!item->layout.row_major) {
+			tc_coords(t, x, at);
+			k = 0;
+			for (unsigned d = 0; d < t->ndim; d++)
+				k += (int64_t)(at[d] - c->origin[d]) * item->stride[d];
+		}
+		for (uint64_t b = 0; b < t->elem; b++)
+			item->at[(uint64_t)k * t->elem + b] = byte_of(i, x, b);
+	}
+}
+
+/* The first chunk that holds an element, or -1; @holds: one flag a chunk and element. */
+static int64_t owner(const struct tc_tensor *t, const uint8_t *holds, uint64_t x)
+{
+	for (size_t i = 0; i < t->n; i++)
+		if (holds[i * t->numel + x])
+			return (int64_t)i;
+	return -1;
+}
+
+static void check_chunk_list(const struct tc_tensor *t, const uint8_t *holds, uint64_t off,
+                             uint64_t len, const struct sf_u32s *got)
+{
+	uint64_t from = off / t->elem, to = (off + len - 1) / t->elem + 1, before = 0;
+	uint8_t listed[TC_CHUNKS] = { 0 };
+
+	for (size_t i = 0; i < got->n; i++) {
+		uint64_t x = from;
+		ck_assert_uint_lt(got->at[i], t->n);
+		ck_assert_msg(!listed[got->at[i]], "chunk %u is listed twice", got->at[i]);
+		listed[got->at[i]] = 1;
+		while (x < to && !holds[got->at[i] * t->numel + x])
+			x++;
+		ck_assert_msg(x < to, "chunk %u holds nothing of the range", got->at[i]);
+		ck_assert_uint_ge(x, before);
+		before = x;
+	}
+	for (size_t i = 0; i < t->n; i++)
+		for (uint64_t x = from; x < to && !listed[i]; x++)
+			ck_assert_msg(!holds[i * t->numel + x],
+			              "chunk %zu holds element %llu and is not listed", i,
+			              (unsigned long long)x);
+}
+
+static size_t npieces; /* of the last range */
+
+static void check_range(const struct tc_tensor *t, const struct sf_ckpt *ckpt,
+                        const struct item *items, const uint8_t *holds, uint64_t off, uint64_t len)
+{
+	static uint8_t got[BYTES_MAX], times[BYTES_MAX];
+	const struct sf_tensor *st = &ckpt->tensor[0];
+	struct sf_u32s chunks = { 0 };
+	struct sf_pieces pieces = { 0 };
+	struct sf_error err = SF_ERROR_INIT;
+	int64_t hole = -1;
+	int r = sf_plan_chunks(ckpt, st, off, len, &chunks, &err);
+
+	for (uint64_t x = off / t->elem; len && x <= (off + len - 1) / t->elem && hole < 0; x++)
+		if (owner(t, holds, x) < 0)
+			hole = (int64_t)x;
+	if (hole >= 0) {
+		char text[64];
+		uint64_t byte = SF_MAX((uint64_t)hole * t->elem, off);
+		snprintf(text, sizeof(text), "(byte %llu of %llu)", (unsigned long long)byte,
+		         (unsigned long long)st->bytes);
+		ck_assert_int_eq(r, -EBADMSG);
+		ck_assert_msg(strstr(err.msg, text) && strstr(err.msg, "'w'"), "%s: not %s",
+		              err.msg, text);
+		ck_assert_uint_eq(chunks.n, 0);
+		sf_u32s_release(&chunks);
+		return;
+	}
+	ck_assert_msg(r == 0, "%s", err.msg);
+	if (len)
+		check_chunk_list(t, holds, off, len, &chunks);
+	memset(times, 0, len);
+	for (size_t i = 0; i < chunks.n; i++) {
+		const struct item *item = &items[chunks.at[i]];
+		r = sf_plan_pieces(ckpt, st, chunks.at[i], &item->layout, off, len, (uint32_t)i,
+		                   &pieces, &err);
+		ck_assert_msg(r == 0, "%s", err.msg);
+	}
+	for (size_t i = 0; i < pieces.n; i++) {
+		const struct sf_piece *p = &pieces.at[i];
+		const struct item *item = &items[chunks.at[p->item]];
+		ck_assert_uint_gt(p->len, 0);
+		ck_assert_uint_ge(p->count, 1);
+		ck_assert_int_eq(p->kind, SF_PIECE_BYTES);
+		for (uint64_t k = 0; k < p->count; k++) {
+			uint64_t src = p->src_off + k * (uint64_t)p->src_step,
+				 dst = p->dst_off + k * (uint64_t)p->dst_step;
+			ck_assert_uint_le(src + p->len, item->layout.payload_len);
+			ck_assert_uint_le(dst + p->len, len);
+			memcpy(got + dst, item->at + src, p->len);
+			for (uint64_t b = 0; b < p->len; b++)
+				times[dst + b]++;
+		}
+	}
+	for (uint64_t b = 0; b < len; b++) {
+		uint64_t x = (off + b) / t->elem;
+		ck_assert_msg(times[b] == 1, "byte %llu of [%llu, +%llu) is given %u times",
+		              (unsigned long long)b, (unsigned long long)off,
+		              (unsigned long long)len, times[b]);
+		ck_assert_uint_eq(got[b],
+		                  byte_of((size_t)owner(t, holds, x), x, (off + b) % t->elem));
+	}
+	npieces = pieces.n;
+	sf_u32s_release(&chunks);
+	sf_pieces_release(&pieces);
+}
+
+static struct item items[TC_CHUNKS];
+static uint8_t holds[TC_CHUNKS * BYTES_MAX];
+
+static void prepare(const struct tc_tensor *t, uint64_t *seed)
+{
+	for (size_t i = 0; i < t->n; i++) {
+		make_item(t, i, seed, &items[i]);
+		for (uint64_t x = 0; x < t->numel; x++)
+			holds[i * t->numel + x] = tc_item_index(t, &t->chunk[i], x) >= 0;
+	}
+}
+
+/* _i: the kind, spoilt or not. Small tensors in every range. */
+START_TEST(every_range_of_a_small_tensor_is_given_byte_for_byte)
+{
+	uint64_t seed = sf_test_seed("every_range");
+	struct tc_tensor t;
+
+	for (int round = 0; round < 25; round++) {
+		tc_random(&t, &seed, (enum tc_kind)(_i / 2), 24, _i % 2);
+		if (t.n > 24)
+			continue;
+		struct sf_ckpt *ckpt = tc_ckpt(&t);
+		uint64_t bytes = t.numel * t.elem, step = bytes > 64 ? 7 : 1;
+		prepare(&t, &seed);
+		for (uint64_t off = 0; off <= bytes; off += step)
+			for (uint64_t end = off; end <= bytes; end += step)
+				check_range(&t, ckpt, items, holds, off, end - off);
+		check_range(&t, ckpt, items, holds, 0, bytes);
+		sf_ckpt_free(ckpt);
+	}
+}
+END_TEST
+
+START_TEST(random_ranges_of_larger_tensors_are_given_byte_for_byte)
+{
+	uint64_t seed = sf_test_seed("random_ranges");
+	struct tc_tensor t;
+
+	for (int round = 0; round < 40; round++) {
+		tc_random(&t, &seed, (enum tc_kind)(_i / 2), 700, _i % 2);
+		struct sf_ckpt *ckpt = tc_ckpt(&t);
+		uint64_t bytes = t.numel * t.elem;
+		prepare(&t, &seed);
+		check_range(&t, ckpt, items, holds, 0, bytes);
+		for (int i = 0; i < 40; i++) {
+			uint64_t off = sf_test_below(&seed, bytes + 1);
+			check_range(&t, ckpt, items, holds, off,
+			            sf_test_below(&seed, bytes - off + 1));
+		}
+		sf_ckpt_free(ckpt);
+	}
+}
+END_TEST
+
+static void sharded(struct tc_tensor *t, uint64_t rows, uint64_t cols, uint64_t cut_rows,
+                    uint64_t cut_cols)
+{
+	memset(t, 0, sizeof(*t));
+	*t = (struct tc_tensor){ .ndim = 2,
+		                 .shape = { rows, cols },
+		                 .numel = rows * cols,
+		                 .dtype = SF_BFLOAT16,
+		                 .elem = 2 };
+	for (uint64_t r = 0; r < rows; r += cut_rows)
+		for (uint64_t c = 0; c < cols; c += cut_cols)
+			tc_add(t, (uint64_t[]){ r, c }, (uint64_t[]){ cut_rows, cut_cols });
+}
+
+START_TEST(row_shards_take_one_piece_each_and_column_shards_one_strided_piece)
+{
+	uint64_t seed = 1;
+	struct tc_tensor t;
+	struct sf_ckpt *ckpt;
+
+	sharded(&t, 16, 8, 4, 8);
+	ckpt = tc_ckpt(&t);
+	prepare(&t, &seed);
+	for (size_t i = 0; i < t.n; i++)
+		items[i].layout.row_major = false;
+	seed = 3;
+	for (size_t i = 0; i < t.n; i++)
+		do
+			make_item(&t, i, &seed, &items[i]);
+		while (!items[i].layout.row_major);
+	check_range(&t, ckpt, items, holds, 5, 16 * 16 - 10);
+	ck_assert_uint_eq(npieces, 4);
+	sf_ckpt_free(ckpt);
+
+	sharded(&t, 16, 8, 16, 2);
+	ckpt = tc_ckpt(&t);
+	prepare(&t, &seed);
+	for (size_t i = 0; i < t.n; i++)
+		do
+			make_item(&t, i, &seed, &items[i]);
+		while (!items[i].layout.row_major);
+	check_range(&t, ckpt, items, holds, 0, 16 * 16);
+	ck_assert_uint_eq(npieces, 4);
+	check_range(&t, ckpt, items, holds, 3 * 16, 2 * 16 + 4);
+	ck_assert_uint_eq(npieces, 4);
+	/* begins and ends inside a shard's row: that shard takes two more, the others do not */
+	check_range(&t, ckpt, items, holds, 6, 10 * 16);
+	ck_assert_uint_eq(npieces, 6);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+START_TEST(a_transposed_item_is_one_piece_a_row)
+{
+	const uint64_t stride_rows = 1, stride_cols = 16;
+	uint64_t seed = 1;
+	struct tc_tensor t;
+	struct sf_ckpt *ckpt;
+
+	sharded(&t, 16, 8, 16, 8);
+	ckpt = tc_ckpt(&t);
+	do
+		prepare(&t, &seed);
+	while (items[0].layout.row_major || (uint64_t)items[0].stride[0] != stride_rows ||
+	       (uint64_t)items[0].stride[1] != stride_cols);
+	check_range(&t, ckpt, items, holds, 0, 16 * 16);
+	ck_assert_uint_eq(npieces, 16);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+START_TEST(layouts_that_do_not_hold_their_box_are_refused)
+{
+	struct tc_tensor t;
+	struct sf_ckpt *ckpt;
+	struct sf_pieces pieces = { 0 };
+	struct sf_error err = SF_ERROR_INIT;
+	int64_t stride[2] = { 8, 1 };
+	struct sf_item_layout layout = { .payload_len = 255, .row_major = true, .stride = stride };
+
+	sharded(&t, 16, 8, 16, 8);
+	ckpt = tc_ckpt(&t);
+	ck_assert_int_eq(sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, 0, 256, 0, &pieces, &err),
+	                 -EBADMSG);
+	ck_assert_msg(strstr(err.msg, "255") && strstr(err.msg, "256"), "%s", err.msg);
+	layout.row_major = false;
+	ck_assert_int_eq(sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, 0, 256, 0, &pieces, &err),
+	                 -EBADMSG);
+	layout.payload_len = 256;
+	ck_assert_int_eq(sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, 0, 256, 0, &pieces, &err),
+	                 0);
+	stride[0] = -8;
+	ck_assert_int_eq(sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, 0, 256, 0, &pieces, &err),
+	                 -EBADMSG);
+	stride[0] = INT64_MAX;
+	ck_assert_int_eq(sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, 0, 256, 0, &pieces, &err),
+	                 -EBADMSG);
+	ck_assert_int_eq(sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, 1, 256, 0, &pieces, &err),
+	                 -EINVAL);
+	ck_assert_int_eq(
+		sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, UINT64_MAX, 2, 0, &pieces, &err),
+		-EINVAL);
+	ck_assert_uint_eq(pieces.n, 1);
+	sf_pieces_release(&pieces);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+START_TEST(conjugated_items_are_marked)
+{
+	struct tc_tensor t;
+	struct sf_ckpt *ckpt;
+	struct sf_pieces pieces = { 0 };
+	struct sf_item_layout layout = { .payload_len = 256, .row_major = true, .neg = true };
+
+	sharded(&t, 16, 8, 16, 8);
+	ckpt = tc_ckpt(&t);
+	ck_assert_int_eq(sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, 0, 256, 7, &pieces, NULL),
+	                 0);
+	ck_assert_uint_eq(pieces.n, 1);
+	ck_assert_int_eq(pieces.at[0].kind, SF_PIECE_CONVERT);
+	ck_assert_uint_eq(pieces.at[0].item, 7);
+	sf_pieces_release(&pieces);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+static double seconds(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
+}
+
+/* A million chunks: _i = 0 a grid; 1 one row of it is cut elsewhere, so it is none; 2 one tall
+ * chunk beside rows. */
+START_TEST(a_read_under_a_million_chunks_touches_few)
+{
+	const uint64_t n = 1000, shape[2] = { 2 * n * (_i == 2 ? n : 1), 2 * n };
+	struct sf_ckpt_builder *b;
+	struct sf_ckpt *ckpt;
+	struct sf_u32s chunks = { 0 };
+	struct sf_error err = SF_ERROR_INIT;
+	uint64_t seed = sf_test_seed("a_million");
+	uint32_t id;
+
+	ck_assert_int_eq(sf_ckpt_builder_new("test", "memory", &b, &err), 0);
+	ck_assert_int_eq(sf_ckpt_builder_tensor(b, "w", 1, SF_FLOAT32, shape, 2, &id, &err), 0);
+	if (_i == 2) {
+		ck_assert_int_eq(sf_ckpt_builder_chunk(b, (uint64_t[]){ 0, 0 },
+		                                       (uint64_t[]){ shape[0], n }, &err),
+		                 0);
+		for (uint64_t r = 0; r < n * n; r++)
+			ck_assert_int_eq(sf_ckpt_builder_chunk(b, (uint64_t[]){ 2 * r, n },
+			                                       (uint64_t[]){ 2, n }, &err),
+			                 0);
+	} else {
+		for (uint64_t r = 0; r < n; r++)
+			for (uint64_t c = 0; c < n; c++) {
+				uint64_t o[2] = { 2 * r, 2 * c }, e[2] = { 2, 2 };
+				if (_i == 1 && r == 500 && c < 2) {
+					o[1] = c ? 1 : 0;
+					e[1] = c ? 3 : 1;
+				}
+				ck_assert_int_eq(sf_ckpt_builder_chunk(b, o, e, &err), 0);
+			}
+	}
+	ck_assert_int_eq(sf_ckpt_builder_finish(b, &ckpt, &err), 0);
+	ck_assert_int_eq(ckpt->tensor[0].flags &
+	                         (SF_TENSOR_GRID | SF_TENSOR_HOLE | SF_TENSOR_OVERLAP),
+	                 _i ? 0 : SF_TENSOR_GRID);
+	ck_assert_msg(ckpt->arena.used < 64 * ckpt->nchunks, "%zu bytes for %llu chunks",
+	              ckpt->arena.used, (unsigned long long)ckpt->nchunks);
+	double begin = seconds();
+	for (int i = 0; i < 20000; i++) {
+		uint64_t off = sf_test_below(&seed, ckpt->tensor[0].bytes - 16);
+		chunks.n = 0;
+		ck_assert_int_eq(sf_plan_chunks(ckpt, ckpt->tensor, off, 16, &chunks, &err), 0);
+		ck_assert_uint_ge(chunks.n, 1);
+		ck_assert_uint_le(chunks.n, 5);
+	}
+	/* 0.03 s; looking at every chunk, or at every chunk of a row, would take minutes or many
+	 * seconds */
+	ck_assert_msg(seconds() - begin < 4, "20,000 small reads took %.1f s", seconds() - begin);
+	sf_u32s_release(&chunks);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("plan");
+	TCase *tc = tcase_create("plan");
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, every_range_of_a_small_tensor_is_given_byte_for_byte, 0,
+	                    2 * TC_NKINDS);
+	tcase_add_loop_test(tc, random_ranges_of_larger_tensors_are_given_byte_for_byte, 0,
+	                    2 * TC_NKINDS);
+	tcase_add_test(tc, row_shards_take_one_piece_each_and_column_shards_one_strided_piece);
+	tcase_add_test(tc, a_transposed_item_is_one_piece_a_row);
+	tcase_add_test(tc, layouts_that_do_not_hold_their_box_are_refused);
+	tcase_add_test(tc, conjugated_items_are_marked);
+	tcase_add_loop_test(tc, a_read_under_a_million_chunks_touches_few, 0, 3);
+	suite_add_tcase(s, tc);
+	return sf_test_main(s);
+}

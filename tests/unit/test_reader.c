@@ -1,0 +1,411 @@
+#include "config.h"
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+
+#include "base/mem.h"
+#include "read/reader.h"
+#include "store/guard.h"
+#include "tests/lib/sf_fake_ckpt.h"
+
+/* One part of a virtual file: what the test asks a reader for. */
+struct ask {
+	enum { ASK_TENSOR, ASK_OBJECT, ASK_LISTED, ASK_BYTES } kind;
+	uint32_t index;
+	uint64_t off, len;
+	enum sf_dtype cast;
+	const uint8_t *bytes;
+};
+struct asks {
+	struct ask at[16];
+	unsigned n;
+};
+
+static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+{
+	const struct asks *a = arg;
+	int r = 0;
+
+	for (unsigned i = 0; i < a->n && r >= 0; i++) {
+		const struct ask *k = &a->at[i];
+		switch (k->kind) {
+		case ASK_TENSOR: r = sf_parts_tensor(p, k->index, k->off, k->len, k->cast); break;
+		case ASK_OBJECT: r = sf_parts_object(p, k->index, k->off, k->len); break;
+		case ASK_LISTED: r = sf_parts_listed(p, k->index, k->off, k->len); break;
+		case ASK_BYTES:
+			r = k->bytes ? sf_parts_bytes(p, k->bytes, k->len) : sf_parts_zeros(p, k->len);
+			break;
+		}
+	}
+	return r;
+}
+
+static const enum sf_dtype floats[] = { SF_FLOAT32, SF_BFLOAT16, SF_FLOAT64, SF_FLOAT16 };
+
+/* A random part and its bytes at @want. */
+static struct ask random_ask(const struct fake *f, uint64_t *seed, uint8_t *want)
+{
+	static const uint8_t literal[64] = "literal bytes of a header, made by the view";
+	struct ask k = { .kind = (int)sf_test_below(seed, 10) };
+	const uint8_t *from = literal;
+	uint64_t all = sizeof(literal);
+
+	if (k.kind > ASK_BYTES)
+		k.kind = ASK_TENSOR;
+	if (k.kind == ASK_TENSOR) {
+		k.index = (uint32_t)sf_test_below(seed, f->ntensors);
+		const struct fake_tensor *t = &f->t[k.index];
+		from = t->dense;
+		all = t->bytes;
+		if (sf_dtype_info(t->dtype)->is_float && sf_test_below(seed, 3) == 0) {
+			k.cast = floats[sf_test_below(seed, SF_ARRAY_LEN(floats))];
+			uint64_t n = t->bytes / sf_dtype_info(t->dtype)->bytes;
+			all = n * sf_dtype_info(k.cast)->bytes;
+			uint8_t *cast = malloc(all + 1);
+			sf_dtype_cast(cast, k.cast, t->dense, t->dtype, n);
+			k.off = sf_test_below(seed, all + 1);
+			k.len = sf_test_below(seed, all - k.off + 1);
+			memcpy(want, cast + k.off, k.len);
+			free(cast);
+			return k;
+		}
+	} else if (k.kind == ASK_OBJECT) {
+		k.index = (uint32_t)sf_test_below(seed, FAKE_OBJECTS);
+		from = f->o[k.index].at;
+		all = f->o[k.index].len;
+	} else if (k.kind == ASK_LISTED) {
+		k.index = (uint32_t)sf_test_below(seed, f->ckpt->nlisting);
+		unsigned i = 0;
+		while (strcmp(f->name[i], f->ckpt->listing[k.index].name) != 0)
+			i++;
+		from = f->file[i].at;
+		all = f->file[i].len;
+	}
+	k.off = sf_test_below(seed, all + 1);
+	k.len = sf_test_below(seed, SF_MIN(all - k.off, 50000u) + 1);
+	if (k.kind == ASK_BYTES) {
+		k.bytes = sf_test_below(seed, 2) ? literal + k.off : NULL;
+		if (!k.bytes) {
+			memset(want, 0, k.len);
+			return k;
+		}
+	}
+	memcpy(want, from + k.off, k.len);
+	return k;
+}
+
+#define ROOM (1 << 20)
+
+/* Reads @n random ranges in the ways there are and compares. */
+static void compare(struct sf_reader *r, const struct fake *f, uint64_t seed, unsigned n)
+{
+	uint8_t *want = malloc(ROOM), *got = malloc(ROOM);
+
+	for (unsigned i = 0; i < n; i++) {
+		struct asks a = { .n = 1 + (unsigned)sf_test_below(&seed, 6) };
+		struct sf_read rd = { .emit = emit, .arg = &a };
+		bool own = sf_test_below(&seed, 2);
+		for (unsigned k = 0; k < a.n; k++) {
+			a.at[k] = random_ask(f, &seed, want + rd.len);
+			rd.len += a.at[k].len;
+		}
+		rd.buf = own ? got : NULL;
+		if (own)
+			memset(got, 0xaa, rd.len);
+		int e = sf_read_wait(r, &rd);
+		ck_assert_msg(e == 0, "read %u: %d %s", i, e, rd.err.msg);
+		uint64_t sum = 0;
+		for (int k = 0; k < rd.niov; k++) {
+			if (!own)
+				memcpy(got + sum, rd.iov[k].iov_base, rd.iov[k].iov_len);
+			sum += rd.iov[k].iov_len;
+		}
+		ck_assert_uint_eq(sum, rd.len);
+		if (memcmp(got, want, rd.len) == 0) {
+			sf_read_release(&rd);
+			continue;
+		}
+		for (uint64_t k = 0, part = 0, begin = 0; k < rd.len; k++) {
+			while (k - begin >= a.at[part].len)
+				begin += a.at[part++].len;
+			ck_assert_msg(got[k] == want[k], "read %u, part %d of %u (kind %d, index %u, form %d, off %llu, len %llu, cast %d), "
+				      "byte %llu: %02x, wanted %02x", i, (int)part, a.n, a.at[part].kind, a.at[part].index,
+				      a.at[part].kind == ASK_TENSOR ? (int)f->t[a.at[part].index].form : -1,
+				      (unsigned long long)a.at[part].off, (unsigned long long)a.at[part].len, a.at[part].cast,
+				      (unsigned long long)(k - begin), got[k], want[k]);
+		}
+		sf_read_release(&rd);
+	}
+	free(want);
+	free(got);
+}
+
+/* 0 memory, 1 files, 2 memory where nothing is answered at once, 3 files with few open at once, short runs copied out of mappings */
+static void open_store(struct fake *f, struct sf_io *io, int how, struct sf_fault *plan, char dir[256], struct sf_store **ret)
+{
+	struct sf_store *inner;
+
+	*dir = 0;
+	fake_objects(f);
+	if (how == 1 || how == 3) {
+		fake_write(f, dir);
+		ck_assert_int_eq(sf_store_open(io, dir, ret, NULL), 0);
+		return;
+	}
+	ck_assert_int_eq(sf_store_mem(io, f->object, FAKE_FILES, ret, NULL), 0);
+	if (how == 2) {
+		inner = *ret;
+		*plan = (struct sf_fault){ .fail_at = -1, .delay_ms = 1 };
+		ck_assert_int_eq(sf_store_fault(inner, plan, ret, NULL), 0);
+	}
+}
+
+struct thread {
+	pthread_t id;
+	struct sf_reader *r;
+	const struct fake *f;
+	uint64_t seed;
+	unsigned n;
+};
+static void *compare_thread(void *arg)
+{
+	struct thread *t = arg;
+
+	compare(t->r, t->f, t->seed, t->n);
+	return NULL;
+}
+
+/* Property: any ranges of tensors in any item form, objects and files, put together in any way, are the dense bytes. */
+START_TEST(random_reads_give_the_dense_bytes)
+{
+	uint64_t seed = sf_test_seed("random_reads") + (uint64_t)_i;
+	unsigned rounds = _i == 2 ? 2 : 6, reads = _i == 2 ? 50 : 200;
+
+	for (unsigned round = 0; round < rounds; round++) {
+		struct sf_store *store;
+		struct sf_reader *r;
+		struct sf_fault plan;
+		struct sf_io io;
+		struct fake f;
+		char dir[256];
+		ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
+		if (_i == 3) {
+			io.max_open = 8;
+			ck_assert_int_eq(sf_guard_install(), 0);
+			io.guard = true;
+		}
+		fake_random(&f, seed + round * 1000);
+		open_store(&f, &io, _i, &plan, dir, &store);
+		fake_finish(&f, store);
+		ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+		struct thread t[4];
+		for (unsigned i = 0; i < SF_ARRAY_LEN(t); i++) {
+			t[i] = (struct thread){ .r = r, .f = &f, .seed = seed + round * 1000 + i, .n = reads };
+			ck_assert_int_eq(pthread_create(&t[i].id, NULL, compare_thread, &t[i]), 0);
+		}
+		for (unsigned i = 0; i < SF_ARRAY_LEN(t); i++)
+			pthread_join(t[i].id, NULL);
+		sf_reader_free(r);
+		sf_store_free(store);
+		sf_io_release(&io);
+		if (*dir)
+			fake_remove(&f, dir);
+		fake_release(&f);
+	}
+}
+END_TEST
+
+struct objects_seen {
+	const struct fake *f;
+	unsigned seen[FAKE_OBJECTS], large;
+};
+static int see_object(void *arg, uint32_t object, const uint8_t *item, uint64_t len, struct sf_error *err)
+{
+	struct objects_seen *s = arg;
+
+	s->seen[object]++;
+	ck_assert_uint_eq(len, s->f->o[object].len);
+	if (!item)
+		s->large++;
+	else
+		ck_assert_mem_eq(item, s->f->o[object].at, len);
+	return 0;
+}
+
+START_TEST(whole_objects_come_once_and_long_ones_by_length)
+{
+	uint64_t seed = sf_test_seed("whole_objects");
+	struct sf_store *store;
+	struct sf_reader *r;
+	struct sf_fault plan;
+	struct sf_io io;
+	struct fake f;
+	char dir[256];
+	uint32_t all[FAKE_OBJECTS];
+
+	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
+	fake_random(&f, seed);
+	open_store(&f, &io, _i, &plan, dir, &store);
+	fake_finish(&f, store);
+	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	for (unsigned i = 0; i < FAKE_OBJECTS; i++)
+		all[i] = i;
+	for (uint64_t limit = 0; limit < 6000; limit += 500) {
+		struct objects_seen s = { .f = &f };
+		struct sf_error err = SF_ERROR_INIT;
+		unsigned large = 0;
+		ck_assert_msg(sf_read_objects(r, all, FAKE_OBJECTS, limit, see_object, &s, &err) == 0, "%s", err.msg);
+		for (unsigned i = 0; i < FAKE_OBJECTS; i++) {
+			uint64_t len;
+			uint8_t tail[5000];
+			ck_assert_uint_eq(s.seen[i], 1);
+			large += f.o[i].len > limit;
+			ck_assert_int_eq(sf_read_object_len(r, i, &len, NULL), 0);
+			ck_assert_uint_eq(len, f.o[i].len);
+			ck_assert_int_eq(sf_read_object_range(r, i, len / 2, tail, len - len / 2, NULL), 0);
+			ck_assert_mem_eq(tail, f.o[i].at + len / 2, len - len / 2);
+			ck_assert_int_lt(sf_read_object_range(r, i, len, tail, 1, &err), 0);
+		}
+		ck_assert_uint_eq(s.large, large);
+	}
+	sf_reader_free(r);
+	sf_store_free(store);
+	sf_io_release(&io);
+	if (*dir)
+		fake_remove(&f, dir);
+	fake_release(&f);
+}
+END_TEST
+
+/* One tensor of rows*cols floats cut in FAKE_FILES columns or rows, torch items, for counting and timing. */
+static void one_big(struct fake *f, uint64_t rows, uint64_t cols, bool columns)
+{
+	uint64_t shape[2] = { rows, cols };
+	struct fake_tensor *t = &f->t[0];
+	uint32_t number, place;
+
+	fake_begin(f, 1);
+	f->ntensors = 1;
+	t->dtype = SF_FLOAT32;
+	t->form = FAKE_TORCH;
+	t->bytes = rows * cols * 4;
+	t->dense = malloc(t->bytes);
+	for (uint64_t k = 0; k < rows * cols; k++)
+		memcpy(t->dense + k * 4, &(uint32_t){ (uint32_t)k * 2654435761u }, 4);
+	ck_assert_int_ge(sf_ckpt_builder_tensor(f->b, "w", 1, SF_FLOAT32, shape, 2, &number, NULL), 0);
+	for (unsigned i = 0; i < FAKE_FILES; i++) {
+		uint64_t n = columns ? cols : rows, from = n * i / FAKE_FILES, to = n * (i + 1) / FAKE_FILES;
+		uint64_t origin[2] = { columns ? 0 : from, columns ? from : 0 };
+		uint64_t extent[2] = { columns ? rows : to - from, columns ? to - from : cols };
+		ck_assert_int_ge(sf_ckpt_builder_chunk(f->b, origin, extent, NULL), 0);
+		fake_item(f, &f->file[i], t, shape, 2, origin, extent);
+		ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[i], strlen(f->name[i]), SF_ITEM_TORCH, SF_TRANSFORM_NONE,
+						       &place, NULL), 0);
+		sf_ckpt_builder_set_item(f->b, number, i, place, 0, f->file[i].len);
+	}
+}
+
+/* The promise: a read fetches what it asks for, and each item's header once. */
+START_TEST(a_tensor_is_fetched_once_with_a_header_an_item)
+{
+	struct sf_store *store;
+	struct sf_reader *r;
+	struct sf_fault plan;
+	struct sf_io io;
+	struct fake f;
+	char dir[256];
+	uint8_t *got;
+
+	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
+	bool slices = _i >= 6; /* longer than one slice: several ask for the same header at once */
+	one_big(&f, slices ? 1200 : 1000, 1000, _i & 1);
+	open_store(&f, &io, _i / 2 % 3, &plan, dir, &store);
+	fake_finish(&f, store);
+	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	got = malloc(f.t[0].bytes);
+	for (int again = 0; again < 2; again++) {
+		struct sf_error err = SF_ERROR_INIT;
+		ck_assert_msg(sf_read_tensor(r, 0, 0, got, f.t[0].bytes, &err) == 0, "%s", err.msg);
+		ck_assert_mem_eq(got, f.t[0].dense, f.t[0].bytes);
+		ck_assert_uint_le(io.counters.fetched_bytes[SF_FETCH_TENSOR], (again + 1) * f.t[0].bytes * 105 / 100);
+		ck_assert_uint_ge(io.counters.fetched_bytes[SF_FETCH_TENSOR], (again + 1) * f.t[0].bytes);
+		ck_assert_uint_le(io.counters.fetched_requests[SF_FETCH_HEADER], FAKE_FILES * (slices ? 4 : 1));
+		ck_assert_uint_le(io.counters.fetched_bytes[SF_FETCH_HEADER],
+				  io.counters.fetched_requests[SF_FETCH_HEADER] * 4096);
+	}
+	free(got);
+	sf_reader_free(r);
+	sf_store_free(store);
+	sf_io_release(&io);
+	if (*dir)
+		fake_remove(&f, dir);
+	fake_release(&f);
+}
+END_TEST
+
+/* Property: rows of shards that are long enough to be lent, from anywhere to anywhere, in order between the others. */
+START_TEST(lent_rows_of_column_shards_come_in_order)
+{
+	uint64_t seed = sf_test_seed("lent_rows");
+	struct sf_store *store;
+	struct sf_reader *r;
+	struct sf_fault plan;
+	struct sf_io io;
+	struct fake f;
+	char dir[256];
+	unsigned lent = 0;
+	uint8_t *got;
+
+	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
+	one_big(&f, 60, _i & 1 ? 20000 : 2000 * FAKE_FILES, true);
+	open_store(&f, &io, _i / 2, &plan, dir, &store);
+	fake_finish(&f, store);
+	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	got = malloc(f.t[0].bytes + 17);
+	for (int i = 0; i < 60; i++) {
+		struct asks a = { .n = 3 };
+		uint64_t off = sf_test_below(&seed, f.t[0].bytes), len = 1 + sf_test_below(&seed, f.t[0].bytes - off), at = 0;
+		a.at[0] = (struct ask){ .kind = ASK_BYTES, .len = 17 };
+		a.at[1] = (struct ask){ .kind = ASK_TENSOR, .off = off, .len = len };
+		a.at[2] = (struct ask){ .kind = ASK_TENSOR, .off = 0, .len = off }; /* the other side, behind it */
+		struct sf_read rd = { .emit = emit, .arg = &a, .len = 17 + len + off };
+		ck_assert_int_eq(sf_read_wait(r, &rd), 0);
+		ck_assert_int_lt(rd.niov, 1024);
+		lent += (unsigned)rd.niov > 20;
+		for (int k = 0; k < rd.niov; at += rd.iov[k++].iov_len)
+			memcpy(got + at, rd.iov[k].iov_base, rd.iov[k].iov_len);
+		ck_assert(memcmp(got + 17, f.t[0].dense + off, len) == 0);
+		ck_assert(memcmp(got + 17 + len, f.t[0].dense, off) == 0);
+		ck_assert_uint_eq(at, rd.len);
+		sf_read_release(&rd);
+	}
+	ck_assert_uint_gt(lent, 5);
+	free(got);
+	sf_reader_free(r);
+	sf_store_free(store);
+	sf_io_release(&io);
+	if (*dir)
+		fake_remove(&f, dir);
+	fake_release(&f);
+}
+END_TEST
+
+static Suite *suite(void)
+{
+	Suite *s = suite_create("reader");
+	TCase *t = tcase_create("reader");
+
+	tcase_set_timeout(t, 60);
+	tcase_add_loop_test(t, random_reads_give_the_dense_bytes, 0, 4);
+	tcase_add_loop_test(t, whole_objects_come_once_and_long_ones_by_length, 0, 3);
+	tcase_add_loop_test(t, a_tensor_is_fetched_once_with_a_header_an_item, 0, 12);
+	tcase_add_loop_test(t, lent_rows_of_column_shards_come_in_order, 0, 4);
+	suite_add_tcase(s, t);
+	return s;
+}
+
+int main(void)
+{
+	return sf_test_main(suite());
+}

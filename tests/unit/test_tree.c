@@ -1,0 +1,597 @@
+#include "config.h"
+
+#include <string.h>
+
+#include "base/path.h"
+#include "view/tree.h"
+#include "view_world.h"
+
+static const uint64_t two[2] = { 2, 2 };
+
+static struct sf_tree *tree_of(struct vw *w)
+{
+	struct sf_tree *t = NULL;
+
+	vw_open(w);
+	vw_ok(sf_tree_new(w->cat, w->reader, &t, &err));
+	return t;
+}
+
+/* A listing as text: "name/" for directories, "name@" for links, sorted as listed, '|' between. */
+struct names {
+	struct sf_buf text;
+	struct sf_tree *t;
+	sf_node dir;
+	unsigned n;
+};
+
+static int add_name(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
+                    uint64_t next)
+{
+	struct names *l = arg;
+	struct sf_attr a;
+	sf_node found = 0;
+	(void)next;
+
+	if (l->n++)
+		sf_buf_byte(&l->text, '|');
+	sf_buf_add(&l->text, name, len);
+	sf_buf_str(&l->text, type == SF_NODE_DIR ? "/" : type == SF_NODE_LINK ? "@" : "");
+	/* what is listed is found, as the same node of the same type */
+	ck_assert_int_eq(sf_tree_lookup(l->t, l->dir, name, len, &found), 0);
+	ck_assert_uint_eq(found, node);
+	int r = sf_tree_attr(l->t, node, &a);
+	ck_assert_msg(r == 0 || r == -EAGAIN, "%.*s: %d", (int)len, name, r);
+	ck_assert_int_eq(a.type, type);
+	return 0;
+}
+
+static char *list(struct sf_tree *t, const char *path)
+{
+	struct names l = { .t = t };
+
+	vw_ok(sf_tree_walk(t, path, true, &l.dir, &err));
+	ck_assert_int_eq(sf_tree_readdir(t, l.dir, 0, add_name, &l), 0);
+	sf_buf_byte(&l.text, 0);
+	return (char *)l.text.at;
+}
+
+#define ck_list(tree, path, want)              \
+	do {                                   \
+		char *got_ = list(tree, path); \
+		ck_assert_str_eq(got_, want);  \
+		free(got_);                    \
+	} while (0)
+
+static void ordinary(struct vw *w)
+{
+	vw_init(w);
+	vw_tensor(w, "model.a", SF_FLOAT32, 2, two);
+	vw_tensor(w, "model.a.b", SF_BFLOAT16, 2, two);
+	vw_tensor(w, "model.c/d", SF_COMPLEX128, 2, two);
+	vw_tensor(w, "optimizer.x", SF_FLOAT32, 2, two);
+	vw_object(w, "train.step");
+	vw_file(w, ".metadata", "m");
+	vw_file(w, "latest", "l");
+	vw_file(w, "sub/x", "xx");
+	vw_file(w, "sub-y", "yyy");
+	vw_file(w, "sub/deep/z", "z");
+}
+
+START_TEST(the_root_has_a_file_pair_per_group_and_the_views)
+{
+	struct vw w;
+
+	ordinary(&w);
+	struct sf_tree *t = tree_of(&w);
+	ck_list(t, "",
+	        "README|info.json|tensors.json|checkpoint.pt|checkpoint.safetensors|model.pt|model."
+	        "safetensors|optim.pt|"
+	        "optim.safetensors|optimizer.pt@|optimizer.safetensors@|train.pt|hf/|state/|npy/"
+	        "|pt/|safetensors/|shards/|.shardfuse/");
+	ck_list(t, ".shardfuse", "counters.json|metrics|control|trace");
+	ck_list(t, "hf", "model.safetensors");
+	ck_list(t, "npy", "model.a.npy|model.a.b.npy|model.c%2Fd.npy|optimizer.x.npy");
+	ck_list(t, "pt", "model.a.pt|model.a.b.pt|model.c%2Fd.pt|optimizer.x.pt");
+	ck_list(t, "safetensors",
+	        "model.a.safetensors|model.a.b.safetensors|optimizer.x.safetensors");
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(views_picks)
+{
+	const char *views[] = { "npy", "groups" }, *wrong[] = { "npy", "numpy" };
+	struct sf_error err = SF_ERROR_INIT;
+	struct vw w;
+
+	ordinary(&w);
+	w.opt.views = (struct sf_strs){ views, 2 };
+	struct sf_tree *t = tree_of(&w), *none;
+	ck_list(t, "/",
+	        "README|info.json|tensors.json|model.pt|model.safetensors|optim.pt|optim."
+	        "safetensors|optimizer.pt@|"
+	        "optimizer.safetensors@|train.pt|npy/|.shardfuse/");
+	sf_tree_free(t);
+	w.opt.views.at = wrong;
+	ck_assert_int_eq(sf_tree_new(w.cat, w.reader, &none, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "'numpy'"));
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(a_key_may_be_a_leaf_and_a_prefix)
+{
+	struct vw w;
+
+	ordinary(&w);
+	struct sf_tree *t = tree_of(&w);
+	ck_list(t, "state", "model/|optimizer/|train/");
+	ck_list(t, "state/model", "a/|c%2Fd/");
+	ck_list(t, "state/model/a",
+	        "tensor.npy|tensor.safetensors|tensor.pt|tensor.raw|info.json|b/");
+	ck_list(t, "state/model/c%2Fd", "tensor.npy|tensor.pt|tensor.raw|info.json");
+	ck_list(t, "state/train/step", "value.json|value.pt");
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(stored_files_are_a_tree_without_latest)
+{
+	struct sf_attr a;
+	struct vw w;
+	sf_node n;
+
+	ordinary(&w);
+	struct sf_tree *t = tree_of(&w);
+	ck_list(t, "shards", ".metadata|data|sub-y|sub/");
+	ck_list(t, "shards/sub", "deep/|x");
+	ck_list(t, "shards/sub/deep", "z");
+	vw_ok(sf_tree_walk(t, "shards/sub/x", true, &n, &err));
+	ck_assert(sf_tree_is_listed(n));
+	ck_assert_int_eq(sf_tree_attr(t, n, &a), 0);
+	ck_assert_uint_eq(a.size, 2);
+	ck_assert_str_eq(w.ckpt->listing[a.listed].name, "sub/x");
+	ck_assert_int_eq(sf_tree_walk(t, "shards/latest", true, &n, NULL), -ENOENT);
+	ck_assert_int_eq(sf_tree_walk(t, "shards/su", true, &n, NULL), -ENOENT);
+	ck_assert_int_eq(sf_tree_walk(t, "shards/sub/", true, &n, NULL), 0);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(links_lead_to_the_roles_file)
+{
+	sf_node link, file, n;
+	struct sf_attr a;
+	char text[64];
+	struct vw w;
+
+	ordinary(&w);
+	struct sf_tree *t = tree_of(&w);
+	vw_ok(sf_tree_walk(t, "optimizer.pt", false, &link, &err));
+	ck_assert_int_eq(sf_tree_attr(t, link, &a), 0);
+	ck_assert_int_eq(a.type, SF_NODE_LINK);
+	ck_assert_uint_eq(a.size, 8);
+	ck_assert_int_eq(sf_tree_readlink(t, link, text, sizeof(text)), 8);
+	ck_assert_mem_eq(text, "optim.pt", 8);
+	vw_ok(sf_tree_walk(t, "optim.pt", false, &file, &err));
+	vw_ok(sf_tree_walk(t, "optimizer.pt", true, &n, &err));
+	ck_assert_uint_eq(n, file);
+	ck_assert_int_eq(sf_tree_readlink(t, file, text, sizeof(text)), -EINVAL);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(wrong_paths_are_named)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct vw w;
+	sf_node n;
+
+	ordinary(&w);
+	struct sf_tree *t = tree_of(&w);
+	ck_assert_int_eq(sf_tree_walk(t, "state/model/nope/x", true, &n, &err), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(err.msg, "'state/model/nope'"));
+	ck_assert_int_eq(sf_tree_walk(t, "README/x", true, &n, &err), -ENOTDIR);
+	ck_assert_int_eq(sf_tree_walk(t, "..", true, &n, &err), -ENOENT);
+	ck_assert_int_eq(sf_tree_walk(t, "npy/model.c/d.npy", true, &n, &err), -ENOENT);
+	ck_assert_int_eq(sf_tree_walk(t, "npy/model.c%2fd.npy", true, &n, &err),
+	                 -ENOENT); /* one spelling only */
+	ck_assert_int_eq(sf_tree_walk(t, "safetensors/model.c%2Fd.safetensors", true, &n, &err),
+	                 -ENOENT);
+	ck_assert_int_eq(sf_tree_walk(t, "npy/train.step.npy", true, &n, &err), -ENOENT);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(a_file_is_one_object_while_somebody_holds_it)
+{
+	struct sf_vfile *a, *b, *c;
+	struct vw w;
+	sf_node n, m;
+
+	ordinary(&w);
+	struct sf_tree *t = tree_of(&w);
+	vw_ok(sf_tree_walk(t, "model.safetensors", true, &n, &err));
+	vw_ok(sf_tree_open(t, n, &a, &err));
+	for (int i = 0; i < 300; i++) { /* far more than are kept */
+		static const char *const path[] = { "npy/model.a.npy", "pt/model.a.pt", "README",
+			                            "info.json", "state/model/a/tensor.raw" };
+		vw_ok(sf_tree_walk(t, path[i % 5], true, &m, &err));
+		vw_ok(sf_tree_open(t, m, &b, &err));
+		sf_vfile_unref(b);
+	}
+	vw_ok(sf_tree_open(t, n, &c, &err));
+	ck_assert_ptr_eq(a, c);
+	sf_vfile_unref(a);
+	sf_vfile_unref(c);
+	vw_ok(sf_tree_walk(t, "state", true, &n, &err));
+	ck_assert_int_eq(sf_tree_open(t, n, &a, NULL), -EISDIR);
+	ck_assert_int_eq(sf_tree_open(t, UINT64_C(1) << 47, &a, NULL), -ENOENT);
+	ck_assert_int_eq(sf_tree_open(t, 0, &a, NULL), -ENOENT);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(attributes_of_a_key_are_readable)
+{
+	char text[256];
+	struct vw w;
+	sf_node n;
+
+	ordinary(&w);
+	w.opt.dtype = SF_BFLOAT16;
+	struct sf_tree *t = tree_of(&w);
+	vw_ok(sf_tree_walk(t, "npy/model.a.npy", true, &n, &err));
+	ck_assert_int_eq(sf_tree_getxattr(t, n, "user.shardfuse.fqn", text, sizeof(text)), 7);
+	ck_assert_mem_eq(text, "model.a", 7);
+	ck_assert_int_eq(sf_tree_getxattr(t, n, "user.shardfuse.dtype", text, sizeof(text)), 8);
+	ck_assert_mem_eq(text, "bfloat16", 8);
+	ck_assert_int_eq(sf_tree_getxattr(t, n, "user.shardfuse.shape", text, 0), 6);
+	ck_assert_int_eq(sf_tree_getxattr(t, n, "user.shardfuse.shape", text, sizeof(text)), 6);
+	ck_assert_mem_eq(text, "[2, 2]", 6);
+	ck_assert_int_eq(sf_tree_getxattr(t, n, "user.other", text, sizeof(text)), -ENODATA);
+	ck_assert_int_gt(sf_tree_listxattr(t, n, text, sizeof(text)), 100);
+	vw_ok(sf_tree_walk(t, "state/model/a/tensor.raw", true, &n, &err));
+	ck_assert_int_eq(sf_tree_getxattr(t, n, "user.shardfuse.dtype", text, sizeof(text)),
+	                 7); /* never cast */
+	vw_ok(sf_tree_walk(t, "", true, &n, &err));
+	ck_assert_int_eq(sf_tree_getxattr(t, n, "user.shardfuse.fqn", text, sizeof(text)),
+	                 -ENODATA);
+	ck_assert_int_eq(sf_tree_getxattr(t, n, "user.shardfuse.source", text, sizeof(text)), 3);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+/* --- the whole tree against a slow reference --- */
+
+#define NAMES 400
+#define INODES (64 * NAMES)
+struct made {
+	char *name[NAMES];
+	size_t len[NAMES];
+	unsigned n;
+	struct sf_buf want; /* directories of state/ that there must be, one a line, sorted */
+	struct sf_tree *t;
+	uint64_t ino[INODES];
+	size_t nino;
+};
+
+static int by_text(const void *a, const void *b)
+{
+	return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Lines sorted, each once. */
+static char *sort_lines(struct sf_buf *b)
+{
+	struct sf_buf out = { 0 };
+	char **line;
+	size_t n = 0, cap = 1;
+
+	sf_buf_byte(b, 0);
+	for (size_t i = 0; i < b->len; i++)
+		cap += b->at[i] == '\n';
+	line = calloc(cap, sizeof(*line));
+	for (char *s = strtok((char *)b->at, "\n"); s; s = strtok(NULL, "\n"))
+		line[n++] = s;
+	qsort(line, n, sizeof(*line), by_text);
+	for (size_t i = 0; i < n; i++)
+		if (i == 0 || strcmp(line[i], line[i - 1]) != 0)
+			sf_buf_printf(&out, "%s\n", line[i]);
+	sf_buf_byte(&out, 0);
+	free(line);
+	return (char *)out.at;
+}
+
+/* Every directory on the way to a key, and its own one. */
+static void reference(struct made *m)
+{
+	struct sf_buf path = { 0 };
+
+	for (unsigned k = 0; k < m->n; k++) {
+		sf_buf_reset(&path);
+		for (size_t from = 0, i = 0; i <= m->len[k]; i++)
+			if (i == m->len[k] || m->name[k][i] == '.') {
+				sf_name_encode(&path, m->name[k] + from, i - from, m->name[k],
+				               m->len[k], 0);
+				sf_buf_byte(&path, '/');
+				sf_buf_add(&m->want, path.at, path.len);
+				sf_buf_byte(&m->want, '\n');
+				from = i + 1;
+			}
+		sf_buf_add(&m->want, path.at, path.len);
+		sf_buf_str(&m->want, "tensor.raw\n");
+	}
+	sf_buf_release(&path);
+}
+
+struct walk {
+	struct made *m;
+	struct sf_buf *out, path;
+	sf_node dir;
+	uint64_t *rnd;
+	unsigned seen, stop; /* entries before a pause */
+	uint64_t resume;
+};
+
+static int visit(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
+                 uint64_t next);
+
+/* A directory in pieces of random size, as the kernel asks for it. */
+static void walk_dir(struct walk *w)
+{
+	uint64_t cookie = 0;
+	unsigned before;
+
+	do {
+		before = w->seen;
+		w->stop = w->seen + 1 + (unsigned)sf_test_below(w->rnd, 4);
+		ck_assert_int_eq(sf_tree_readdir(w->m->t, w->dir, cookie, visit, w), 0);
+		cookie = w->resume;
+	} while (w->seen != before);
+}
+
+static int visit(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
+                 uint64_t next)
+{
+	struct walk *w = arg;
+	struct sf_attr a;
+	sf_node found;
+
+	ck_assert_uint_le(len, 255);
+	ck_assert_int_eq(sf_tree_lookup(w->m->t, w->dir, name, len, &found), 0);
+	ck_assert_uint_eq(found, node);
+	ck_assert_int_eq(sf_tree_attr(w->m->t, node, &a), 0);
+	ck_assert_uint_lt(w->m->nino, INODES);
+	w->m->ino[w->m->nino++] = a.ino;
+	if (type == SF_NODE_DIR) {
+		struct walk below = { .m = w->m, .out = w->out, .dir = node, .rnd = w->rnd };
+		sf_buf_add(&below.path, w->path.at, w->path.len);
+		sf_buf_add(&below.path, name, len);
+		sf_buf_byte(&below.path, '/');
+		sf_buf_add(w->out, below.path.at, below.path.len);
+		sf_buf_byte(w->out, '\n');
+		walk_dir(&below);
+		sf_buf_release(&below.path);
+	} else if (len == 10 && memcmp(name, "tensor.raw", 10) == 0) {
+		sf_buf_add(w->out, w->path.at, w->path.len);
+		sf_buf_str(w->out, "tensor.raw\n");
+	}
+	w->resume = next;
+	return ++w->seen >= w->stop;
+}
+
+static void random_keys(struct vw *w, struct made *m, uint64_t *rnd)
+{
+	static const char *const part[] = { "a", "b", "",    "-",   "layers",   "0",    "10", "2",
+		                            "/", "%", "%2F", "a/b", "\xc3\xa9", "\xff", "~",  "x" };
+
+	for (unsigned k = 0; k < NAMES; k++) {
+		char name[2048];
+		size_t len = 0, n = 1 + sf_test_below(rnd, 5);
+		bool is_tensor;
+		for (size_t i = 0; i < n; i++) {
+			if (i)
+				name[len++] = '.';
+			const char *p = part[sf_test_below(rnd, SF_ARRAY_LEN(part))];
+			/* long ones too: near the limit, and some that share all but their end */
+			size_t times = sf_test_below(rnd, 12) ? 1 : 80 + sf_test_below(rnd, 30) * 7;
+			for (size_t c = 0;
+			     c < times && len + strlen(p) + 2 < sizeof(name) && c * strlen(p) < 320;
+			     c++) {
+				memcpy(name + len, p, strlen(p));
+				len += strlen(p);
+			}
+		}
+		if (sf_ckpt_builder_find(w->b, name, len, &is_tensor) != SF_NONE)
+			continue;
+		vw_flat(w, name, len);
+		m->name[m->n] = malloc(len + 1);
+		memcpy(m->name[m->n], name, len);
+		m->len[m->n++] = len;
+	}
+}
+
+static int by_number(const void *a, const void *b)
+{
+	uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+	return x < y ? -1 : x > y;
+}
+
+START_TEST(state_is_what_splitting_every_key_gives)
+{
+	uint64_t rnd = sf_test_seed("state_is_what_splitting_every_key_gives");
+	static struct made m;
+	struct sf_buf out = { 0 };
+	struct walk walk = { .m = &m, .out = &out, .rnd = &rnd };
+	struct vw w;
+
+	vw_init(&w);
+	random_keys(&w, &m, &rnd);
+	m.t = tree_of(&w);
+	vw_ok(sf_tree_walk(m.t, "state", true, &walk.dir, &err));
+	walk_dir(&walk);
+	reference(&m);
+	char *want = sort_lines(&m.want), *got = sort_lines(&out);
+	ck_assert_str_eq(got, want);
+	ck_assert_ptr_nonnull(strchr(want, '~')); /* some were cut */
+	qsort(m.ino, m.nino, sizeof(m.ino[0]), by_number);
+	for (size_t i = 1; i < m.nino; i++)
+		ck_assert_uint_ne(m.ino[i - 1], m.ino[i]);
+	free(want);
+	free(got);
+	sf_buf_release(&out);
+	sf_buf_release(&m.want);
+	for (unsigned k = 0; k < m.n; k++)
+		free(m.name[k]);
+	sf_tree_free(m.t);
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(flat_directories_name_every_tensor)
+{
+	uint64_t rnd = sf_test_seed("flat_directories_name_every_tensor");
+	static const char *const dir[] = { "npy", "pt", "safetensors" };
+	static struct made m;
+	struct vw w;
+
+	vw_init(&w);
+	random_keys(&w, &m, &rnd);
+	m.t = tree_of(&w);
+	for (int d = 0; d < 3; d++) {
+		struct sf_buf want = { 0 };
+		unsigned n = 0;
+		for (unsigned k = 0; k < m.n; k++) {
+			if (d == 2 && !sf_utf8_valid(m.name[k], m.len[k]))
+				continue; /* a safetensors header is UTF-8 */
+			if (n++)
+				sf_buf_byte(&want, '|');
+			sf_name_encode(&want, m.name[k], m.len[k], m.name[k], m.len[k],
+			               strlen(".safetensors"));
+			sf_buf_printf(&want, ".%s", dir[d]);
+		}
+		ck_list(m.t, dir[d], sf_buf_cstr(&want));
+		sf_buf_release(&want);
+	}
+	for (unsigned k = 0; k < m.n; k++)
+		free(m.name[k]);
+	sf_tree_free(m.t);
+	vw_close(&w);
+}
+END_TEST
+
+/* Every size told is what a read gives. */
+static int check_file(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
+                      uint64_t next)
+{
+	struct names *l = arg;
+	struct sf_vfile *f;
+	struct sf_attr a;
+	uint64_t size;
+	(void)next;
+
+	if (type == SF_NODE_DIR) {
+		if (len != strlen(".shardfuse") || memcmp(name, ".shardfuse", len) != 0)
+			ck_assert_int_eq(sf_tree_readdir(l->t, node, 0, check_file, l), 0);
+		return 0;
+	}
+	if (type == SF_NODE_LINK || memcmp(name, "value.", SF_MIN(len, (size_t)6)) == 0)
+		return 0; /* the object of this test cannot be read */
+	int r = sf_tree_attr(l->t, node, &a);
+	if (r == -EAGAIN) {
+		vw_ok(sf_tree_prepare(l->t, node, &err));
+		r = sf_tree_attr(l->t, node, &a);
+	}
+	ck_assert_int_eq(r, 0);
+	vw_ok(sf_tree_open(l->t, node, &f, &err));
+	free(vw_read(f, &size));
+	ck_assert_msg(size == a.size, "%.*s: %llu read, %llu told", (int)len, name,
+	              (unsigned long long)size, (unsigned long long)a.size);
+	l->n++;
+	return 0;
+}
+
+START_TEST(sizes_are_exact)
+{
+	const uint64_t shape[3] = { 3, 0, 5 };
+
+	for (int cast = 0; cast < 3; cast++) {
+		struct names l = { 0 };
+		struct vw w;
+		ordinary(&w);
+		vw_tensor(&w, "model.empty", SF_FLOAT16, 3, shape);
+		vw_tensor(&w, "model.scalar", SF_FLOAT64, 0, shape);
+		vw_tensor(&w, "model.f8", SF_F8_E4M3FN, 2, two);
+		w.opt.objects = SF_OBJECTS_NONE; /* this one's object is no archive */
+		w.opt.dtype = cast == 1 ? SF_FLOAT32 : cast == 2 ? SF_BFLOAT16 : SF_DTYPE_NONE;
+		w.opt.npy_bf16 = cast == 2 ? SF_NPY_F4 : SF_NPY_VOID;
+		l.t = tree_of(&w);
+		ck_assert_int_eq(sf_tree_readdir(l.t, SF_NODE_ROOT, 0, check_file, &l), 0);
+		ck_assert_uint_gt(l.n, 50);
+		sf_tree_free(l.t);
+		vw_close(&w);
+	}
+}
+END_TEST
+
+START_TEST(live_files_tell_the_counters)
+{
+	struct sf_counters c = { .read_bytes = 4711, .fetched_bytes[SF_FETCH_TENSOR] = 99 };
+	struct sf_attr a;
+	char *text;
+	size_t len;
+	struct vw w;
+	sf_node n;
+
+	ordinary(&w);
+	struct sf_tree *t = tree_of(&w);
+	vw_ok(sf_tree_walk(t, ".shardfuse/counters.json", true, &n, &err));
+	ck_assert_int_eq(sf_tree_attr(t, n, &a), 0);
+	ck_assert(a.live);
+	ck_assert_uint_eq(a.size, 0);
+	vw_ok(sf_tree_live_text(t, n, &c, &text, &len, &err));
+	ck_assert_ptr_nonnull(strstr(text, "\"read_bytes\": 4711"));
+	ck_assert_ptr_nonnull(strstr(text, "\"tensor\": 99"));
+	ck_assert_uint_eq(len, strlen(text));
+	free(text);
+	vw_ok(sf_tree_walk(t, ".shardfuse/metrics", true, &n, &err));
+	vw_ok(sf_tree_live_text(t, n, &c, &text, &len, &err));
+	ck_assert_ptr_nonnull(
+		strstr(text, "\nshardfuse_fetched_bytes_total{kind=\"tensor\"} 99\n"));
+	free(text);
+	ck_assert_int_eq(sf_tree_live_text(t, SF_NODE_ROOT, &c, &text, &len, NULL), -ENOENT);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("tree");
+	TCase *t = tcase_create("all");
+
+	tcase_add_test(t, the_root_has_a_file_pair_per_group_and_the_views);
+	tcase_add_test(t, views_picks);
+	tcase_add_test(t, a_key_may_be_a_leaf_and_a_prefix);
+	tcase_add_test(t, stored_files_are_a_tree_without_latest);
+	tcase_add_test(t, links_lead_to_the_roles_file);
+	tcase_add_test(t, wrong_paths_are_named);
+	tcase_add_test(t, a_file_is_one_object_while_somebody_holds_it);
+	tcase_add_test(t, attributes_of_a_key_are_readable);
+	tcase_add_test(t, state_is_what_splitting_every_key_gives);
+	tcase_add_test(t, flat_directories_name_every_tensor);
+	tcase_add_test(t, sizes_are_exact);
+	tcase_add_test(t, live_files_tell_the_counters);
+	suite_add_tcase(s, t);
+	return sf_test_main(s);
+}

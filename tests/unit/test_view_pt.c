@@ -1,0 +1,604 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "parse/pickle_read.h"
+#include "parse/torch_item.h"
+#include "pt_world.h"
+
+/* A .pt file read back: the archive's records by our zip reader, data.pkl by our pickle reader. */
+struct read_back {
+	uint8_t *at;
+	uint64_t len;
+	struct sf_arena arena;
+	struct sf_zip_dir dir;
+	struct sf_pv *root;
+};
+
+static const uint8_t *record(const struct read_back *rb, const struct sf_zip_record *z)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	uint64_t off;
+
+	ck_assert_msg(sf_zip_local_data(rb->at + z->header_off, z->header_off, &off, &err) >= 0,
+	              "%s", err.msg);
+	ck_assert_uint_eq(off % 64, 0);
+	ck_assert_uint_le(off + z->size, rb->len);
+	ck_assert_uint_eq(sf_le32(rb->at + z->header_off + 14),
+	                  z->crc); /* both directories agree */
+	return rb->at + off;
+}
+
+static void read_back(struct sf_vfile *f, struct read_back *rb)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_zip_end end;
+	size_t used;
+
+	memset(rb, 0, sizeof(*rb));
+	rb->at = world_read(f, &rb->len);
+	size_t tail = SF_MIN(rb->len, (uint64_t)SF_ZIP_TAIL);
+	ck_assert_msg(sf_zip_find_end(rb->at + rb->len - tail, tail, rb->len, &end, &err) >= 0,
+	              "%s", err.msg);
+	ck_assert_msg(sf_zip_parse_dir(rb->at + end.dir_off, &end, rb->len, &rb->arena, &rb->dir,
+	                               &err) >= 0,
+	              "%s", err.msg);
+	const struct sf_zip_record *pkl = sf_zip_find(&rb->dir, "data.pkl");
+	ck_assert_ptr_nonnull(pkl);
+	const uint8_t *p = record(rb, pkl);
+	ck_assert_uint_eq(sf_crc32(0, p, pkl->size), pkl->crc);
+	ck_assert_msg(sf_pickle_parse(p, pkl->size, NULL, &rb->arena, &rb->root, &used, &err) >= 0,
+	              "%s", err.msg);
+	ck_assert_uint_eq(used, pkl->size);
+	for (const char *const *s = (const char *const[]){ "version", "byteorder", NULL }; *s;
+	     s++) {
+		const struct sf_zip_record *z = sf_zip_find(&rb->dir, *s);
+		ck_assert_ptr_nonnull(z);
+		ck_assert_uint_eq(sf_crc32(0, record(rb, z), z->size), z->crc);
+	}
+}
+
+static void release(struct read_back *rb)
+{
+	free(rb->at);
+	sf_arena_release(&rb->arena);
+}
+
+/* One step down the value tree. NULL: not there. */
+static struct sf_pv *step(const struct sf_pv *v, const struct sf_path_elem *e)
+{
+	if (v->kind == SF_PV_LIST) {
+		ck_assert_msg(e->is_int, "'%s' in a list", e->s);
+		size_t i = strtoul(e->s, NULL, 10);
+		return i < v->seq.n ? v->seq.at[i] : NULL;
+	}
+	ck_assert_int_eq(v->kind, SF_PV_DICT);
+	for (size_t i = 0; i < v->seq.n; i += 2) {
+		const struct sf_pv *k = v->seq.at[i];
+		if (e->is_int ? k->kind == SF_PV_INT && k->i == strtol(e->s, NULL, 10)
+		              : k->kind == SF_PV_STR && k->str.len == e->len &&
+		                        memcmp(k->str.at, e->s, e->len) == 0)
+			return v->seq.at[i + 1];
+	}
+	return NULL;
+}
+
+static struct sf_pv *walk(struct sf_pv *v, const struct sf_path_elem *path, unsigned n)
+{
+	for (unsigned i = 0; i < n && v; i++)
+		v = step(v, &path[i]);
+	return v;
+}
+
+static struct sf_pv *must_walk(struct sf_pv *v, const struct world_key *k)
+{
+	static struct sf_pv none = { .kind = UINT8_MAX };
+	struct sf_pv *found = walk(v, k->path, k->npath);
+
+	ck_assert_msg(found != NULL, "'%s' is missing", k->name);
+	return found ? found : &none;
+}
+
+/* The tensor's dtype and shape are @k's, its record holds @want. */
+static void check_tensor(const struct read_back *rb, const struct sf_pv *v,
+                         const struct world_key *k, const void *want, uint64_t len,
+                         enum sf_dtype dtype)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_torch_tensor t;
+	char name[64];
+	int64_t step_elems = 1;
+
+	ck_assert_msg(v != NULL, "'%s' is missing", k->name);
+	ck_assert_msg(sf_torch_tensor_from_pv(v, &t, &err) == 1, "'%s': %s", k->name, err.msg);
+	ck_assert_int_eq(t.dtype, dtype);
+	ck_assert_uint_eq(t.ndim, k->ndim);
+	ck_assert_uint_eq(t.storage_off, 0);
+	for (unsigned d = k->ndim; d-- > 0;) {
+		ck_assert_uint_eq(t.shape[d], k->shape[d]);
+		ck_assert_int_eq(t.stride[d], step_elems);
+		step_elems *= (int64_t)SF_MAX(k->shape[d], 1);
+	}
+	snprintf(name, sizeof(name), "data/%s", t.storage_key->str.at);
+	const struct sf_zip_record *z = sf_zip_find(&rb->dir, name);
+	ck_assert_msg(z != NULL, "'%s': no record %s", k->name, name);
+	ck_assert_uint_eq(z->size, len);
+	ck_assert_mem_eq(record(rb, z), want, len);
+}
+
+static void check_stored(const struct world *w, const struct read_back *rb, const struct sf_pv *v,
+                         const struct world_key *k)
+{
+	check_tensor(rb, v, k, w->data.at + k->off, k->len, k->dtype);
+}
+
+static struct sf_vfile *make(struct world *w, const struct sf_selection *sel)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_vfile *f = NULL;
+
+	ck_assert_msg(sf_view_pt(w->cat, w->reader, sel, &f, &err) >= 0, "%s", err.msg);
+	return f;
+}
+
+static void open_all(struct world *w, struct sf_selection sel, struct sf_vfile **ret,
+                     struct read_back *rb)
+{
+	if (!sel.entry) {
+		sel.entry = w->all;
+		sel.n = w->n;
+	}
+	*ret = make(w, &sel);
+	read_back(*ret, rb);
+}
+
+/* Keys with random paths over a small alphabet: prefixes of each other, lists, mixed containers. */
+static void random_world(struct world *w, uint64_t *seed, unsigned n)
+{
+	static const char *const part[] = { "a", "b", "c", "#0", "#1", "#2", "#6" };
+	static const enum sf_dtype dtypes[] = { SF_FLOAT32,   SF_BFLOAT16,  SF_UINT8,  SF_INT64,
+		                                SF_F8_E4M3FN, SF_COMPLEX64, SF_UINT16, SF_BOOL };
+
+	world_init(w);
+	while (w->n < n) {
+		char path[64] = "";
+		bool again = false;
+		for (unsigned d = 0, depth = 1 + (unsigned)sf_test_below(seed, 5); d < depth; d++)
+			snprintf(path + strlen(path), sizeof(path) - strlen(path), "%s%s",
+			         d ? "/" : "", part[sf_test_below(seed, SF_ARRAY_LEN(part))]);
+		uint64_t shape[3] = { sf_test_below(seed, 4), 1 + sf_test_below(seed, 300), 2 };
+		struct world_key *k =
+			world_tensor(w, path, dtypes[sf_test_below(seed, SF_ARRAY_LEN(dtypes))],
+		                     (unsigned)sf_test_below(seed, 4), shape);
+		for (uint32_t i = 0; i + 1 < w->n; i++)
+			again |= strcmp(w->key[i].name, k->name) == 0;
+		if (again) {
+			memset(k, 0, sizeof(*k));
+			w->n--;
+		}
+	}
+}
+
+/* Is one path the other's begin, or the same? */
+static bool clash(const struct sf_path_elem *a, unsigned na, const struct sf_path_elem *b,
+                  unsigned nb)
+{
+	for (unsigned i = 0; i < SF_MIN(na, nb); i++)
+		if (a[i].is_int != b[i].is_int || a[i].len != b[i].len ||
+		    memcmp(a[i].s, b[i].s, a[i].len) != 0)
+			return false;
+	return true;
+}
+
+static size_t count_tensors(const struct sf_pv *v)
+{
+	size_t n = 0;
+
+	if (v->kind != SF_PV_LIST && v->kind != SF_PV_DICT)
+		return v->kind == SF_PV_CALL;
+	for (size_t i = v->kind == SF_PV_DICT; i < v->seq.n; i += 1 + (v->kind == SF_PV_DICT))
+		n += count_tensors(v->seq.at[i]);
+	return n;
+}
+
+/* Property, against a slow reference: the first key to want a place has it, others are at the root
+ * by name, or nowhere. */
+START_TEST(every_key_is_found_at_its_path_with_its_bytes)
+{
+	uint64_t seed = sf_test_seed("every_key_is_found_at_its_path_with_its_bytes");
+
+	for (unsigned round = 0; round < 40; round++) {
+		struct world w;
+		struct sf_vfile *f;
+		struct read_back rb;
+		random_world(&w, &seed, 1 + (unsigned)sf_test_below(&seed, 60));
+		world_open(&w);
+		open_all(&w, (struct sf_selection){ 0 }, &f, &rb);
+
+		struct sf_path_elem name[WORLD_KEYS];
+		const struct sf_path_elem *placed[WORLD_KEYS];
+		unsigned nplaced[WORLD_KEYS], there = 0;
+		for (uint32_t i = 0; i < w.n; i++) {
+			const struct world_key *k = &w.key[i];
+			name[i] = (struct sf_path_elem){ k->name, (uint32_t)strlen(k->name), 0 };
+			bool taken = false, name_taken = false;
+			for (unsigned j = 0; j < there; j++) {
+				taken |= clash(placed[j], nplaced[j], k->path, k->npath);
+				name_taken |= clash(placed[j], nplaced[j], &name[i], 1);
+			}
+			if (taken && name_taken)
+				continue;
+			placed[there] = taken ? &name[i] : k->path;
+			nplaced[there] = taken ? 1 : k->npath;
+			check_stored(&w, &rb, walk(rb.root, placed[there], nplaced[there]), k);
+			there++;
+		}
+		ck_assert_uint_eq(count_tensors(rb.root), there);
+		ck_assert_uint_eq(rb.dir.n, there + 3);
+		release(&rb);
+		sf_vfile_unref(f);
+		world_close(&w);
+	}
+}
+END_TEST
+
+START_TEST(any_range_reads_what_the_whole_file_has_there)
+{
+	uint64_t seed = sf_test_seed("any_range_reads_what_the_whole_file_has_there");
+	struct sf_error err = SF_ERROR_INIT;
+	struct world w;
+	struct sf_vfile *f;
+	struct read_back rb;
+	uint8_t part[5000];
+
+	random_world(&w, &seed, 40);
+	world_open(&w);
+	open_all(&w, (struct sf_selection){ 0 }, &f, &rb);
+	for (unsigned i = 0; i < 4000; i++) {
+		uint64_t off = sf_test_below(&seed, rb.len),
+			 len = 1 + sf_test_below(&seed, i % 2 ? 20 : sizeof(part));
+		int64_t n = sf_vfile_pread(f, off, part, len, &err);
+		ck_assert_msg(n == (int64_t)SF_MIN(len, rb.len - off), "%" PRId64 ": %s", n,
+		              err.msg);
+		ck_assert_mem_eq(part, rb.at + off, (size_t)n);
+	}
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+/* What dcp_to_torch_save nests: lists filled with None, keys in stored order. */
+START_TEST(lists_are_filled_and_dicts_keep_the_stored_order)
+{
+	struct world w;
+	struct sf_vfile *f;
+	struct read_back rb;
+
+	world_init(&w);
+	world_tensor(&w, "m/l/#3/x", SF_FLOAT32, 1, (uint64_t[]){ 2 });
+	world_tensor(&w, "z", SF_FLOAT32, 0, NULL);
+	world_tensor(&w, "m/a", SF_FLOAT32, 1, (uint64_t[]){ 3 });
+	world_tensor(&w, "m/l/#1", SF_FLOAT32, 1, (uint64_t[]){ 4 });
+	world_open(&w);
+	open_all(&w, (struct sf_selection){ 0 }, &f, &rb);
+	ck_assert_uint_eq(rb.root->seq.n, 4);
+	ck_assert(sf_pv_is_str(rb.root->seq.at[0], "m") && sf_pv_is_str(rb.root->seq.at[2], "z"));
+	const struct sf_pv *m = rb.root->seq.at[1];
+	ck_assert(sf_pv_is_str(m->seq.at[0], "l") && sf_pv_is_str(m->seq.at[2], "a"));
+	const struct sf_pv *l = m->seq.at[1];
+	ck_assert_int_eq(l->kind, SF_PV_LIST);
+	ck_assert_uint_eq(l->seq.n, 4);
+	ck_assert(l->seq.at[0]->kind == SF_PV_NONE && l->seq.at[2]->kind == SF_PV_NONE);
+	check_stored(&w, &rb, l->seq.at[1], &w.key[3]);
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(a_group_file_is_nested_without_the_groups_key_and_flat_files_have_full_names)
+{
+	struct world w;
+	struct sf_vfile *f;
+	struct read_back rb;
+
+	world_init(&w);
+	world_tensor(&w, "model/a/w", SF_FLOAT32, 1, (uint64_t[]){ 2 });
+	world_tensor(&w, "model/b", SF_INT8, 1, (uint64_t[]){ 5 });
+	world_open(&w);
+	open_all(&w, (struct sf_selection){ .strip = 1 }, &f, &rb);
+	for (unsigned i = 0; i < 2; i++)
+		check_stored(&w, &rb, walk(rb.root, w.key[i].path + 1, w.key[i].npath - 1),
+		             &w.key[i]);
+	release(&rb);
+	sf_vfile_unref(f);
+
+	open_all(&w, (struct sf_selection){ .flat = true }, &f, &rb);
+	ck_assert_uint_eq(rb.root->seq.n, 4);
+	check_stored(&w, &rb, walk(rb.root, &(struct sf_path_elem){ "model.a.w", 9, 0 }, 1),
+	             &w.key[0]);
+	release(&rb);
+	sf_vfile_unref(f);
+
+	open_all(&w, (struct sf_selection){ .flat = true, .strip = 1 }, &f, &rb);
+	check_stored(&w, &rb, walk(rb.root, &(struct sf_path_elem){ "a.w", 3, 0 }, 1), &w.key[0]);
+	release(&rb);
+	sf_vfile_unref(f);
+
+	open_all(&w, (struct sf_selection){ .entry = &(uint32_t){ 1 }, .n = 1, .bare = true }, &f,
+	         &rb);
+	check_stored(&w, &rb, rb.root, &w.key[1]);
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(a_cast_changes_dtype_size_and_bytes_where_the_selection_says_so)
+{
+	const float value[3] = { 1.5f, -2.25f, 3.0e38f };
+	uint16_t half[3];
+	struct world w;
+	struct sf_vfile *f;
+	struct read_back rb;
+
+	world_init(&w);
+	world_tensor(&w, "model/w", SF_FLOAT32, 1, (uint64_t[]){ 3 });
+	world_tensor(&w, "model/n", SF_INT64, 1, (uint64_t[]){ 1 });
+	memcpy(w.data.at + w.key[0].off, value, sizeof(value));
+	w.opt.dtype = SF_BFLOAT16;
+	world_open(&w);
+	sf_dtype_cast(half, SF_BFLOAT16, value, SF_FLOAT32, 3);
+	open_all(&w, (struct sf_selection){ .cast = true }, &f, &rb);
+	check_tensor(&rb, walk(rb.root, w.key[0].path, 2), &w.key[0], half, sizeof(half),
+	             SF_BFLOAT16);
+	check_stored(&w, &rb, walk(rb.root, w.key[1].path, 2), &w.key[1]);
+	release(&rb);
+	sf_vfile_unref(f);
+	open_all(&w, (struct sf_selection){ 0 }, &f, &rb);
+	check_stored(&w, &rb, walk(rb.root, w.key[0].path, 2), &w.key[0]);
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+struct payloads {
+	const uint8_t *file;
+	uint32_t crc[64], n;
+};
+static int one_payload(void *arg, uint32_t rec, uint64_t off, uint64_t len)
+{
+	struct payloads *p = arg;
+
+	ck_assert_uint_eq(rec, p->n);
+	p->crc[p->n++] = sf_crc32(0, p->file + off, len);
+	return 0;
+}
+
+START_TEST(crcs_are_patched_by_export_or_computed_and_change_no_length)
+{
+	uint64_t seed = sf_test_seed("crcs_are_patched_by_export_or_computed_and_change_no_length");
+	struct world w;
+	struct sf_vfile *f, *g;
+	struct read_back rb, patched, computed;
+	struct payloads p = { 0 };
+
+	random_world(&w, &seed, 30);
+	world_open(&w);
+	open_all(&w, (struct sf_selection){ 0 }, &f, &rb);
+	p.file = rb.at;
+	ck_assert_int_eq(sf_view_pt_payloads(f, one_payload, &p), 0);
+	ck_assert_uint_eq(p.n + 3, rb.dir.n);
+	ck_assert_int_lt(sf_view_pt_set_crcs(f, p.crc, p.n - 1), 0);
+	ck_assert_int_eq(sf_view_pt_set_crcs(f, p.crc, p.n), 0);
+	read_back(f, &patched);
+	ck_assert_uint_eq(patched.len, rb.len);
+	for (size_t i = 0; i < patched.dir.n; i++) {
+		const struct sf_zip_record *z = &patched.dir.at[i];
+		ck_assert_uint_eq(sf_crc32(0, record(&patched, z), z->size), z->crc);
+	}
+	open_all(&w, (struct sf_selection){ .real_crc = true }, &g, &computed);
+	ck_assert_uint_eq(computed.len, patched.len);
+	ck_assert_mem_eq(computed.at, patched.at, patched.len);
+	release(&rb);
+	release(&patched);
+	release(&computed);
+	sf_vfile_unref(f);
+	sf_vfile_unref(g);
+	world_close(&w);
+}
+END_TEST
+
+#define PKL(s) s, sizeof(s) - 1
+#define DEQUE          \
+	PKL("\x80\x02" \
+	    "ccollections\ndeque\n]q\0(K\1K\2e\x85R.")
+#define INT42 PKL("\x80\x02K*.")
+/* (a, b): two float tensors of storage "k" (one view of it) and c of storage "0" */
+#define TENSOR(n, key, off, len)                                                                   \
+	"ctorch._utils\n_rebuild_tensor_v2\n((X\7\0\0\0storagectorch\nFloatStorage\nX\1\0\0\0" key \
+	"X\3\0\0\0cpuK" n "tQK" off "K" len "\x85K\1\x85\x89"                                      \
+	"ccollections\nOrderedDict\n)RtR"
+#define TENSORS                                                                     \
+	PKL("\x80\x02(" TENSOR("\4", "k", "\0", "\4") TENSOR("\4", "k", "\1", "\2") \
+	            TENSOR("\2", "0", "\0", "\2") "t.")
+
+static void object_world(struct world *w)
+{
+	static const float k[4] = { 1, 2, 3, 4 }, zero[2] = { 5, 6 };
+	const struct world_storage s[] = { { "archive/data/0", zero, sizeof(zero) },
+		                           { "archive/data/k", k, sizeof(k) } };
+
+	world_init(w);
+	world_tensor(w, "t0", SF_FLOAT32, 1, (uint64_t[]){ 3 });
+	world_object(w, "o/step", INT42, NULL, 0);
+	world_object(w, "o/tensors", TENSORS, s, 2);
+	world_object(w, "deque", DEQUE, NULL, 0);
+	world_tensor(w, "t1", SF_FLOAT32, 1, (uint64_t[]){ 4 });
+	world_object(w, "l/#0", INT42, NULL, 0)->nowhere = true;
+	world_object(w, "l/#1", INT42, NULL, 0);
+	world_object(w, "bad", PKL("\x80\x02K."), NULL, 0);
+	struct world_key *raw = world_add(w, "raw");
+	sf_buf_str(&w->data, "raw \xff content");
+	raw->len = w->data.len - raw->off;
+}
+
+START_TEST(objects_are_embedded_and_their_tensors_keep_sharing)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct world w;
+	struct sf_vfile *f;
+	struct read_back rb;
+	struct sf_torch_tensor a, b, c;
+	uint64_t size;
+
+	object_world(&w);
+	world_open(&w);
+	f = make(&w, &(struct sf_selection){ .entry = w.all, .n = w.n });
+	ck_assert_int_eq(sf_vfile_size(f, &size),
+	                 -EAGAIN); /* objects are read at the first getattr, not when made */
+	read_back(f, &rb);
+	ck_assert_int_eq(must_walk(rb.root, &w.key[1])->i, 42);
+	check_stored(&w, &rb, walk(rb.root, w.key[0].path, 1), &w.key[0]);
+	check_stored(&w, &rb, walk(rb.root, w.key[4].path, 1), &w.key[4]);
+
+	const struct sf_pv *three = must_walk(rb.root, &w.key[2]);
+	ck_assert_int_eq(three->kind, SF_PV_TUPLE);
+	ck_assert_int_eq(sf_torch_tensor_from_pv(three->seq.at[0], &a, &err), 1);
+	ck_assert_int_eq(sf_torch_tensor_from_pv(three->seq.at[1], &b, &err), 1);
+	ck_assert_int_eq(sf_torch_tensor_from_pv(three->seq.at[2], &c, &err), 1);
+	ck_assert(sf_pv_is_str(a.storage_key, "1") && sf_pv_is_str(b.storage_key, "1") &&
+	          sf_pv_is_str(c.storage_key, "2"));
+	ck_assert_uint_eq(b.storage_off, 1);
+	ck_assert_mem_eq(record(&rb, sf_zip_find(&rb.dir, "data/1")),
+	                 ((const float[]){ 1, 2, 3, 4 }), 16);
+	ck_assert_mem_eq(record(&rb, sf_zip_find(&rb.dir, "data/2")), ((const float[]){ 5, 6 }), 8);
+
+	/* what is not whole is left out, the rest is there: the list's hole is None */
+	ck_assert_ptr_null(walk(rb.root, w.key[7].path, 1));
+	ck_assert_int_eq(must_walk(rb.root, &w.key[5])->kind, SF_PV_NONE);
+	ck_assert_int_eq(must_walk(rb.root, &w.key[6])->i, 42);
+	const struct sf_pv *raw = must_walk(rb.root, &w.key[8]);
+	ck_assert(raw->kind == SF_PV_CALL && sf_pv_is_global(raw->call.callable, "_io", "BytesIO"));
+	ck_assert_uint_eq(atomic_load(&w.io.counters.errors), 2);
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(the_policy_on_objects_drops_what_it_says)
+{
+	for (enum sf_objects_policy policy = SF_OBJECTS_PLAIN; policy <= SF_OBJECTS_NONE;
+	     policy++) {
+		struct world w;
+		struct sf_vfile *f;
+		struct read_back rb;
+		bool plain = policy == SF_OBJECTS_PLAIN;
+		object_world(&w);
+		w.opt.objects = policy;
+		world_open(&w);
+		open_all(&w, (struct sf_selection){ 0 }, &f, &rb);
+		ck_assert_int_eq(walk(rb.root, w.key[1].path, 1) != NULL, plain); /* o */
+		ck_assert_ptr_null(walk(rb.root, w.key[3].path, 1));              /* deque */
+		ck_assert_ptr_null(walk(rb.root, w.key[8].path, 1));              /* raw */
+		check_stored(&w, &rb, walk(rb.root, w.key[4].path, 1), &w.key[4]);
+		ck_assert_uint_eq(rb.dir.n, 3 + (plain ? 4 : 2));
+		release(&rb);
+		sf_vfile_unref(f);
+		world_close(&w);
+	}
+}
+END_TEST
+
+START_TEST(a_bare_file_of_an_object_that_is_not_whole_is_an_error_that_names_it)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct world w;
+	struct sf_vfile *f;
+	struct read_back rb;
+
+	object_world(&w);
+	world_open(&w);
+	f = make(&w, &(struct sf_selection){ .entry = &(uint32_t){ 7 }, .n = 1, .bare = true });
+	ck_assert_int_eq(sf_vfile_prepare(f, &err), -EBADMSG);
+	ck_assert_ptr_nonnull(strstr(err.msg, "'bad'"));
+	sf_vfile_unref(f);
+	f = make(&w, &(struct sf_selection){ .entry = &(uint32_t){ 1 }, .n = 1, .bare = true });
+	read_back(f, &rb);
+	ck_assert_int_eq(rb.root->i, 42);
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(the_same_selection_gives_the_same_bytes)
+{
+	struct world w;
+	struct sf_vfile *f[2];
+	struct read_back rb[2];
+
+	object_world(&w);
+	world_open(&w);
+	for (unsigned i = 0; i < 2; i++)
+		open_all(&w, (struct sf_selection){ 0 }, &f[i], &rb[i]);
+	ck_assert_uint_eq(rb[0].len, rb[1].len);
+	ck_assert_mem_eq(rb[0].at, rb[1].at, rb[0].len);
+	for (unsigned i = 0; i < 2; i++) {
+		release(&rb[i]);
+		sf_vfile_unref(f[i]);
+	}
+	world_close(&w);
+}
+END_TEST
+
+/* Bytes of objects at random: an object may go, the file and its tensors stay. */
+START_TEST(damaged_objects_never_break_the_file_around_them)
+{
+	uint64_t seed = sf_test_seed("damaged_objects_never_break_the_file_around_them");
+
+	for (unsigned round = 0; round < 300; round++) {
+		struct world w;
+		struct sf_vfile *f;
+		struct read_back rb;
+		object_world(&w);
+		for (unsigned i = 0; i <= round % 8; i++) {
+			const struct world_key *k = &w.key[1 + sf_test_below(&seed, 3)];
+			w.data.at[k->off + sf_test_below(&seed, k->len)] =
+				(uint8_t)sf_test_rand(&seed);
+		}
+		world_open(&w);
+		open_all(&w, (struct sf_selection){ 0 }, &f, &rb);
+		check_stored(&w, &rb, must_walk(rb.root, &w.key[0]), &w.key[0]);
+		check_stored(&w, &rb, must_walk(rb.root, &w.key[4]), &w.key[4]);
+		release(&rb);
+		sf_vfile_unref(f);
+		world_close(&w);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("view_pt");
+	TCase *tc = tcase_create("view_pt");
+
+	tcase_add_test(tc, every_key_is_found_at_its_path_with_its_bytes);
+	tcase_add_test(tc, any_range_reads_what_the_whole_file_has_there);
+	tcase_add_test(tc, lists_are_filled_and_dicts_keep_the_stored_order);
+	tcase_add_test(
+		tc, a_group_file_is_nested_without_the_groups_key_and_flat_files_have_full_names);
+	tcase_add_test(tc, a_cast_changes_dtype_size_and_bytes_where_the_selection_says_so);
+	tcase_add_test(tc, crcs_are_patched_by_export_or_computed_and_change_no_length);
+	tcase_add_test(tc, objects_are_embedded_and_their_tensors_keep_sharing);
+	tcase_add_test(tc, the_policy_on_objects_drops_what_it_says);
+	tcase_add_test(tc, a_bare_file_of_an_object_that_is_not_whole_is_an_error_that_names_it);
+	tcase_add_test(tc, damaged_objects_never_break_the_file_around_them);
+	tcase_add_test(tc, the_same_selection_gives_the_same_bytes);
+	suite_add_tcase(s, tc);
+	return sf_test_main(s);
+}
