@@ -1,6 +1,7 @@
 #include "config.h"
 #include <string.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -55,9 +56,10 @@ static void handle_free(struct sf_handle *h)
 
 /*
  * A lookup, getattr or open of a file that is not sized yet: it needs objects read, which waits. Done on the work pool, so no thread
- * that receives requests ever does, and `ls` of everything else goes on.
+ * that receives requests ever does, and `ls` of everything else goes on. An interrupt must be answered all the same: the kernel
+ * does not let even a killed client go before. Held by its task and by whoever replies.
  */
-struct sizing {
+struct sf_sizing {
 	struct sf_task task;
 	struct sf_fs *fs;
 	fuse_req_t req;
@@ -65,6 +67,10 @@ struct sizing {
 	bool lookup;         /* answer with an entry, else with attributes */
 	struct sf_handle *h; /* an open's, else NULL */
 	struct fuse_file_info fi;
+	_Atomic unsigned refs;
+	_Atomic bool answered; /* whoever sets it replies */
+	bool registered;       /* under fs->locked.m: libfuse is done with the request's lock */
+	struct sf_sizing *next; /* in fs->locked.interrupted */
 };
 
 static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct fuse_file_info *fi, int r, const struct sf_error *err);
@@ -82,46 +88,115 @@ static void reply_sized(struct sf_fs *fs, fuse_req_t req, sf_node node, const st
 	}
 }
 
-static void sizing_run(struct sf_task *task)
+static void sizing_unref(struct sf_sizing *w)
 {
-	struct sizing *w = (struct sizing *)task;
+	if (atomic_fetch_sub(&w->refs, 1) == 1)
+		free(w);
+}
+
+/* Called with the request locked, maybe from within its registration: a reply here would free the lock. */
+static void sizing_interrupted(fuse_req_t req, void *data)
+{
+	struct sf_sizing *w = data;
 	struct sf_fs *fs = w->fs;
-	struct sf_error err = SF_ERROR_INIT;
+	(void)req;
+
+	if (atomic_exchange(&w->answered, true))
+		return;
+	pthread_mutex_lock(&fs->locked.m);
+	w->next = fs->locked.interrupted;
+	fs->locked.interrupted = w;
+	pthread_mutex_unlock(&fs->locked.m);
+}
+
+void sf_fs_answer_interrupted(struct sf_fs *fs)
+{
+	struct sf_sizing *now = NULL;
+
+	pthread_mutex_lock(&fs->locked.m);
+	for (struct sf_sizing **at = &fs->locked.interrupted, *w; (w = *at);) {
+		if (!w->registered) { /* the thread that registers it comes here next */
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		w->next = now;
+		now = w;
+	}
+	pthread_mutex_unlock(&fs->locked.m);
+	for (struct sf_sizing *w = now, *next; w; w = next) {
+		next = w->next;
+		fuse_reply_err(w->req, EINTR);
+		sizing_unref(w);
+	}
+}
+
+/* Without @answer somebody else has replied: only what an open holds is let go. */
+static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct sf_error *err)
+{
+	struct sf_fs *fs = w->fs;
 	struct sf_attr a;
-	int r = w->h ? sf_vfile_prepare(w->h->file, &err) : sf_tree_prepare(fs->s->tree, w->node, &err);
 
 	if (r >= 0 && !w->h)
 		r = sf_tree_attr(fs->s->tree, w->node, &a);
-	if (w->h) {
-		finish_open(fs, w->req, w->h, &w->fi, r, &err);
+	if (!answer) {
+		if (w->h)
+			handle_free(w->h);
+	} else if (w->h) {
+		finish_open(fs, w->req, w->h, &w->fi, r, err);
 	} else if (r >= 0) {
 		reply_sized(fs, w->req, w->node, &a, w->lookup);
 	} else {
-		sf_log(fs->s->io.log, SF_LOG_ERROR, "cannot size a view: %s", err.msg);
+		sf_log(fs->s->io.log, SF_LOG_ERROR, "cannot size a view: %s", err->msg);
 		fuse_reply_err(w->req, sf_fs_errno(r));
 	}
-	free(w);
+}
+
+static void sizing_run(struct sf_task *task)
+{
+	struct sf_sizing *w = (struct sf_sizing *)task;
+	struct sf_fs *fs = w->fs;
+	struct sf_error err = SF_ERROR_INIT;
+	int r = w->h ? sf_vfile_prepare(w->h->file, &err) : sf_tree_prepare(fs->s->tree, w->node, &err);
+	bool answer = !atomic_exchange(&w->answered, true);
+
+	if (answer)
+		fuse_req_interrupt_func(w->req, NULL, NULL); /* waits for one that is being delivered */
+	sizing_finish(w, answer, r, &err);
+	if (answer)
+		sizing_unref(w); /* for the reply */
+	sizing_unref(w);
 	pthread_mutex_lock(&fs->locked.m);
 	if (--fs->locked.preparing == 0)
 		pthread_cond_broadcast(&fs->locked.c);
 	pthread_mutex_unlock(&fs->locked.m);
 }
 
-static void size_later(struct sf_fs *fs, const struct sizing *what)
+static void size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup, struct sf_handle *h, const struct fuse_file_info *fi)
 {
-	struct sizing *w = malloc(sizeof(*w));
+	struct sf_sizing *w = calloc(1, sizeof(*w));
 
 	if (!w) {
-		fuse_reply_err(what->req, ENOMEM);
-		if (what->h)
-			handle_free(what->h);
+		fuse_reply_err(req, ENOMEM);
+		if (h)
+			handle_free(h);
 		return;
 	}
-	*w = *what;
 	w->task.run = sizing_run;
 	w->fs = fs;
+	w->req = req;
+	w->node = node;
+	w->lookup = lookup;
+	w->h = h;
+	if (fi)
+		w->fi = *fi;
+	w->refs = 2;
 	pthread_mutex_lock(&fs->locked.m);
 	fs->locked.preparing++;
+	pthread_mutex_unlock(&fs->locked.m);
+	fuse_req_interrupt_func(req, sizing_interrupted, w);
+	pthread_mutex_lock(&fs->locked.m);
+	w->registered = true;
 	pthread_mutex_unlock(&fs->locked.m);
 	sf_thread_pool_submit(fs->s->io.work, &w->task);
 }
@@ -139,7 +214,7 @@ static void answer_attr(struct sf_fs *fs, fuse_req_t req, sf_node node, bool loo
 		fuse_reply_err(req, sf_fs_errno(r));
 		return;
 	}
-	size_later(fs, &(struct sizing){ .req = req, .node = node, .lookup = lookup });
+	size_later(fs, req, node, lookup, NULL, NULL);
 }
 
 static void op_init(void *userdata, struct fuse_conn_info *conn)
@@ -392,7 +467,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	}
 	/* the kernel looked the file up before, so it was sized; it is not when its vfile has left the cache meanwhile */
 	if (r >= 0 && h->file && sf_vfile_size(h->file, &size) == -EAGAIN)
-		size_later(fs, &(struct sizing){ .req = req, .node = ino, .h = h, .fi = *fi });
+		size_later(fs, req, ino, false, h, fi);
 	else
 		finish_open(fs, req, h, fi, r, &err);
 }

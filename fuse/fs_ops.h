@@ -16,6 +16,7 @@
 #define SF_FS_FOREVER 1e8
 
 struct sf_parked;
+struct sf_sizing;
 
 /* One mount. Fields without a lock are set before the first request and then only read. */
 struct sf_fs {
@@ -35,6 +36,7 @@ struct sf_fs {
 		struct sf_parked *first; /* reads that wait: cancelled when the mount ends */
 		unsigned n;
 		unsigned preparing;      /* sizing tasks under way */
+		struct sf_sizing *interrupted; /* of these: the client gave up, to be answered */
 		bool ending;
 	} locked;
 };
@@ -43,6 +45,8 @@ extern const struct fuse_lowlevel_ops sf_fs_ops;
 
 /* Ends what is parked and waits for its replies; what would be parked from now on is refused. */
 void sf_fs_drain(struct sf_fs *fs);
+/* Answers what was interrupted while its size was not known. Each receiving thread calls it behind each request. */
+void sf_fs_answer_interrupted(struct sf_fs *fs);
 /* Waits for the sizing that is under way: at most until its reads' deadlines. Their replies find the device closed. */
 void sf_fs_wait(struct sf_fs *fs);
 

@@ -110,7 +110,6 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	sigset_t block;
 	int r;
 
-	common->log.arg = common; /* a copy of what was initialised */
 	common->hold_hf = true;
 	r = make_absolute(&common->view.hf_files, err);
 	if (r >= 0)
@@ -158,15 +157,19 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 static int run_mount(const void *opt, const struct sf_common *given, int argc, char **argv)
 {
 	struct sf_mount_options o = *(const struct sf_mount_options *)opt;
-	struct sf_common common = *given;
+	/* -o adds to the same lists as the long options: no copy, whose arrays would grow away from the original's */
+	struct sf_common *common = (struct sf_common *)(uintptr_t)given;
 	struct sf_error err = SF_ERROR_INIT;
+	int code = SF_EXIT_OK;
 	(void)argc;
 
-	if (sf_mount_options_apply(&o, &common, &err) < 0)
-		return sf_cli_error(SF_EXIT_USAGE, &err);
-	if (mount_and_serve(&o, &common, argv[0], argv[1], SF_EXIT_FAILED, &err) < 0)
-		return sf_cli_error(SF_EXIT_FAILED, &err);
-	return SF_EXIT_OK;
+	if (sf_mount_options_apply(&o, common, &err) < 0)
+		code = sf_cli_error(SF_EXIT_USAGE, &err);
+	else if (mount_and_serve(&o, common, argv[0], argv[1], SF_EXIT_FAILED, &err) < 0)
+		code = sf_cli_error(SF_EXIT_FAILED, &err);
+	sf_mount_options_release(&o);
+	free(o.words.at);
+	return code;
 }
 
 const struct sf_cmd sf_cmd_mount = {
@@ -199,6 +202,7 @@ int sf_mount_helper(int argc, char **argv)
 		return MOUNT_FAILED;
 	o.words.at = words;
 	sf_common_init(&common);
+	sf_common_program(&common);
 	while ((c = getopt(argc, argv, "sfnvo:t:")) != -1) {
 		switch (c) {
 		case 's': o.sloppy = true; break;
@@ -224,6 +228,7 @@ int sf_mount_helper(int argc, char **argv)
 	else
 		code = 0;
 out:
+	sf_mount_options_release(&o);
 	sf_common_release(&common);
 	free(words);
 	return code;

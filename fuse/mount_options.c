@@ -82,8 +82,11 @@ static char *next_word(char *at)
 
 int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common, struct sf_error *err)
 {
+	o->kept = calloc(o->words.n + 1, sizeof(*o->kept));
+	if (!o->kept)
+		return sf_fail(err, -ENOMEM, "options");
 	for (size_t i = 0; i < o->words.n; i++) {
-		char *at = strdup(o->words.at[i]); /* kept: options point into it */
+		char *at = o->kept[o->nkept++] = strdup(o->words.at[i]);
 		if (!at)
 			return sf_fail(err, -ENOMEM, "options");
 		for (char *rest; at; at = rest) {
@@ -96,6 +99,15 @@ int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common,
 	if (o->debug)
 		o->foreground = true;
 	return 0;
+}
+
+void sf_mount_options_release(struct sf_mount_options *o)
+{
+	for (size_t i = 0; i < o->nkept; i++)
+		free(o->kept[i]);
+	free(o->kept);
+	o->kept = NULL;
+	o->nkept = 0;
 }
 
 static int number(const char *s, int base, unsigned long max, unsigned long *ret)

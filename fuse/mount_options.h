@@ -13,6 +13,8 @@ struct sf_mount_options {
 	bool allow_other, allow_root, auto_unmount;
 	const char *uid, *gid, *umask;
 	unsigned refresh;          /* seconds, for run directories */
+	char **kept;               /* copies of words that the options point into */
+	size_t nkept;
 };
 extern const struct sf_opt sf_mount_option_table[], sf_mount_word_table[];
 
@@ -20,9 +22,10 @@ extern const struct sf_opt sf_mount_option_table[], sf_mount_word_table[];
  * sf_mount_options_apply - take apart every -o into @o, @common and the view options.
  * Words are split at ',' ("\," is a literal one). x-*, comment=, dev, suid, exec and their no-, atime words, ro, rw, _netdev, nofail … are
  * accepted and ignored. Others that nobody knows: -EINVAL, unless @o->sloppy.
- * Memory: the words are copies that live until the program ends (a mount has one set).
+ * Memory: the options point into copies that sf_mount_options_release frees, also after a failure.
  */
 int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common, struct sf_error *err);
+void sf_mount_options_release(struct sf_mount_options *o);
 /* The rest of struct sf_serve_options from them: users and groups by name or number, umask octal. */
 int sf_mount_options_serve(const struct sf_mount_options *o, const char *source, struct sf_serve_options *ret, char **ret_fuse_options,
 			   struct sf_error *err);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
@@ -79,6 +80,13 @@ static bool is_dead(int code)
 	return code == ENOTCONN || code == ECONNABORTED;
 }
 
+/* stat() may still answer from the kernel's cache; statfs() asks the daemon. */
+static bool has_dead_daemon(const char *abs)
+{
+	struct statfs fs;
+	return statfs(abs, &fs) < 0 && is_dead(errno);
+}
+
 static int same_target(void *arg, const struct sf_mountinfo *m)
 {
 	return strcmp(arg, m->target) == 0;
@@ -128,14 +136,11 @@ int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err)
 		return sf_fail_errno(err, "mountpoint '%s'", path);
 	/* several may lie on top of each other */
 	while (sf_mountpoint_is_ours(abs)) {
-		int r = stat(abs, &st) == 0 || !is_dead(errno) ? 0 : sf_mountpoint_unmount(abs, true, err);
+		if (!has_dead_daemon(abs))
+			return sf_fail(err, -EBUSY, "mountpoint '%s': shardfuse is mounted there already (shardfuse umount %s)", path, path);
+		int r = sf_mountpoint_unmount(abs, true, err);
 		if (r < 0)
 			return sf_fail_ctx(err, r, "mountpoint '%s' belongs to a daemon that died and cannot be cleaned", path);
-		if (stat(abs, &st) == 0 || !is_dead(errno)) {
-			if (!sf_mountpoint_is_ours(abs))
-				break;
-			return sf_fail(err, -EBUSY, "mountpoint '%s': shardfuse is mounted there already (shardfuse umount %s)", path, path);
-		}
 	}
 	if (stat(abs, &st) < 0) {
 		int code = -errno;

@@ -34,6 +34,7 @@ static void catch_fuse_log(enum fuse_log_level level, const char *fmt, va_list a
 
 struct workers {
 	struct fuse_session *se;
+	struct sf_fs *fs;
 	pthread_t thread[THREADS_MAX];
 	unsigned n;
 	int ended_fd;         /* a byte per thread that ended: the filesystem was unmounted */
@@ -52,6 +53,7 @@ static void *worker(void *arg)
 		if (n <= 0)
 			break; /* unmounted (ENODEV) or aborted */
 		fuse_session_process_buf(w->se, &buf);
+		sf_fs_answer_interrupted(w->fs);
 	}
 	free(buf.mem);
 	ssize_t done = write(w->ended_fd, &one, sizeof(one));
@@ -134,7 +136,7 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 	struct sf_fs fs = { .s = s, .uid = o->uid, .gid = o->gid, .umask = o->umask, .timeout = SF_FS_FOREVER };
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct sf_buf said = { .limit = 4096 };
-	struct workers w = { .ended_fd = -1 };
+	struct workers w = { .ended_fd = -1, .fs = &fs };
 	int signal_fd = -1, r;
 	bool mounted = false;
 	sigset_t ending;
@@ -193,6 +195,7 @@ out:
 	if (mounted)
 		fuse_session_unmount(w.se);
 	sf_fs_wait(&fs);
+	sf_fs_answer_interrupted(&fs);
 	if (w.se)
 		fuse_session_destroy(w.se);
 	fuse_opt_free_args(&args);

@@ -78,7 +78,8 @@ SF_SOURCES_FORMAT = \
 	%D%/format/format_dcp_scan.c \
 	%D%/format/format_dcp_scan_build.c \
 	%D%/format/format_dcp_scan_memo.c \
-	%D%/format/format_dcp_scan_runs.c \
+	%D%/format/format_dcp_scan_chunks.c \
+	%D%/format/format_dcp_scan_items.c \
 	%D%/format/format_dcp_values.c
 
 SF_SOURCES_READ = \

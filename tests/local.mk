@@ -7,15 +7,19 @@ TESTS_UNIT = \
 	%D%/unit/test_ckpt_builder \
 	%D%/unit/test_ckpt_check \
 	%D%/unit/test_ckpt_group \
+	%D%/unit/test_copy_out \
 	%D%/unit/test_coalesce \
 	%D%/unit/test_dtype \
 	%D%/unit/test_error \
+	%D%/unit/test_expect \
 	%D%/unit/test_item_cache \
 	%D%/unit/test_json \
+	%D%/unit/test_library \
 	%D%/unit/test_key_match \
 	%D%/unit/test_layout \
 	%D%/unit/test_log \
 	%D%/unit/test_map \
+	%D%/unit/test_map_file \
 	%D%/unit/test_npy \
 	%D%/unit/test_object \
 	%D%/unit/test_open_files \
@@ -26,6 +30,7 @@ TESTS_UNIT = \
 	%D%/unit/test_plan \
 	%D%/unit/test_reader \
 	%D%/unit/test_safetensors \
+	%D%/unit/test_st_embed \
 	%D%/unit/test_source \
 	%D%/unit/test_store_file \
 	%D%/unit/test_thread_pool \
@@ -38,6 +43,7 @@ TESTS_UNIT = \
 	%D%/unit/test_view_npy \
 	%D%/unit/test_view_pt \
 	%D%/unit/test_view_safetensors \
+	%D%/unit/test_write_file \
 	%D%/unit/test_zip_read \
 	%D%/unit/test_zip_write \
 	%D%/unit/test_zstd
@@ -62,7 +68,10 @@ LDADD = libsf.la $(CHECK_LIBS)
 
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
 TESTS_FUSE = \
-	%D%/fuse/test_mount_waits
+	%D%/fuse/test_mount_waits \
+	%D%/unit/test_mount_options \
+	%D%/unit/test_mountpoint \
+	%D%/unit/test_open_table
 
 if HAVE_CHECK
 if HAVE_FUSE
@@ -70,7 +79,12 @@ check_PROGRAMS += $(TESTS_FUSE)
 TESTS += $(TESTS_FUSE)
 endif
 endif
-tests_fuse_test_mount_waits_LDADD = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
+fuse_test_libs = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
+%C%_fuse_test_mount_waits_LDADD = $(fuse_test_libs)
+%C%_unit_test_mount_options_LDADD = $(fuse_test_libs)
+%C%_unit_test_mountpoint_LDADD = $(fuse_test_libs)
+%C%_unit_test_open_table_LDADD = $(fuse_test_libs)
+%C%_unit_test_library_LDADD = libshardfuse.la $(CHECK_LIBS)
 
 # Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
 TESTS_FUZZ = \
@@ -112,7 +126,7 @@ endif
 # What interop tests in Python drive: values written again, an archive written by us.
 check_PROGRAMS += %D%/tool_repickle %D%/tool_write_pt
 
-TESTS += contrib/check-layers.sh
+TESTS += contrib/check-layers.sh contrib/check-docs.sh
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(SHELL)
 

@@ -1,9 +1,12 @@
 #!/usr/bin/env python3
-"""Write the `.metadata` of a big job, as its coordinator would: make_metadata.py DIR [TENSORS] [RANKS] (1000 x 1000: 187 MB).
+"""Write the `.metadata` of a big job, as its coordinator would: make_metadata.py DIR [TENSORS] [RANKS] (1000 x 1000: 189 MB).
 
-torch's own metadata classes. Each rank's plan and write results go through pickle apart, as the gather does, so every
-name and path is a new string per rank and the pickle's memo is as large as in life. The shards are sparse files.
+torch's own classes, and each thing that passes between ranks goes through pickle as the collectives do it: a rank's plan on
+its way to the coordinator, the plan with its numbers on its way back, the write results. So a name is a new string per rank and
+item, and a file's name is one string for all that a rank wrote into it (FileSystemWriter gives every item of a file the same
+storage key). The shards are sparse files.
 """
+import dataclasses
 import os
 import pickle
 import sys
@@ -12,6 +15,7 @@ import time
 import torch
 from torch.distributed.checkpoint.filesystem import _StorageInfo
 from torch.distributed.checkpoint.metadata import ChunkStorageMetadata, Metadata, MetadataIndex, StorageMeta, TensorProperties, TensorStorageMetadata
+from torch.distributed.checkpoint.planner import TensorWriteData, WriteItem, WriteItemType
 from torch.distributed.checkpoint.storage import WriteResult
 
 ROWS, COLS = 8, 4096  # of one chunk, bfloat16
@@ -20,20 +24,40 @@ ITEM = ROWS * COLS * 2 + 1600
 
 def name(i):
     kind = ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj", "self_attn.o_proj", "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj", "input_layernorm")[i % 8]
-    return f"model.layers.{i // 8}.{kind}.weight"
+    return f"model.language_model.model.layers.{i // 8}.{kind}.weight"
+
+
+def sent(what):
+    """As another rank has it."""
+    return pickle.loads(pickle.dumps(what))
+
+
+def local_plan(names, rank, ranks):
+    items = []
+    for n in names:
+        shape, props = torch.Size((ranks * ROWS, COLS)), TensorProperties(dtype=torch.bfloat16)
+        offsets = torch.Size((rank * ROWS, 0))
+        chunk = ChunkStorageMetadata(offsets, torch.Size((ROWS, COLS)))
+        items.append(WriteItem(MetadataIndex(n, offsets), WriteItemType.SHARD, tensor_data=TensorWriteData(chunk, props, shape)))
+    return items
+
+
+def write_results(plan, rank):
+    key = f"__{rank}_0.distcp"
+    return [WriteResult(w.index, ITEM, _StorageInfo(key, i * ITEM, ITEM)) for i, w in enumerate(plan)]
 
 
 def make(path, tensors, ranks):
     os.makedirs(path, exist_ok=True)
     names = [name(i) for i in range(tensors)]
-    md = {n: TensorStorageMetadata(TensorProperties(dtype=torch.bfloat16), torch.Size((ranks * ROWS, COLS)), []) for n in names}
-    storage = {}
+    md, storage = {}, {}
     for r in range(ranks):
-        plan = [(n, ChunkStorageMetadata(torch.Size((r * ROWS, 0)), torch.Size((ROWS, COLS)))) for n in names]
-        for n, chunk in pickle.loads(pickle.dumps(plan)):
-            md[n].chunks.append(chunk)
-        results = [WriteResult(MetadataIndex(n, torch.Size((r * ROWS, 0)), r), ITEM, _StorageInfo(f"__{r}_0.distcp", i * ITEM, ITEM)) for i, n in enumerate(names)]
-        for w in pickle.loads(pickle.dumps(results)):
+        plan = sent(local_plan(names, r, ranks))
+        for i, w in enumerate(plan):  # as create_default_global_save_plan
+            t = md.setdefault(w.index.fqn, TensorStorageMetadata(w.tensor_data.properties, w.tensor_data.size, []))
+            plan[i] = dataclasses.replace(w, index=dataclasses.replace(w.index, index=len(t.chunks)))
+            t.chunks.append(w.tensor_data.chunk)
+        for w in sent(write_results(sent(plan), r)):
             storage[w.index] = w.storage_data
         with open(os.path.join(path, f"__{r}_0.distcp"), "wb") as f:
             f.truncate(tensors * ITEM)

@@ -111,9 +111,9 @@ int sf_ckpt_builder_chunk(struct sf_ckpt_builder *b, const uint64_t *origin, con
 		               b->ckpt->source);
 	t = &b->tensors.at[b->tensors.n - 1];
 	at = t->nchunks * b->row;
-	if (at + b->row > b->origin.cap || at + b->row > b->extent.cap) {
-		if (column_reserve(&b->origin, at + b->row) < 0 ||
-		    column_reserve(&b->extent, at + b->row) < 0)
+	const size_t need = SF_MAX(at + b->row, (size_t)1); /* 0-dim: still a place to point at */
+	if (need > b->origin.cap || need > b->extent.cap) {
+		if (column_reserve(&b->origin, need) < 0 || column_reserve(&b->extent, need) < 0)
 			return sf_builder_no_memory(err, b);
 	}
 	if (t->nchunks == SF_NONE - 1)

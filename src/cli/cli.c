@@ -90,6 +90,7 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 		return sf_cli_error(SF_EXIT_FAILED, &err);
 	}
 	sf_common_init(&common);
+	sf_common_program(&common);
 	if (cmd->options) {
 		tables[n] = cmd->options;
 		dests[n++] = opt;

@@ -28,6 +28,14 @@ int64_t dcp_rank_metadata(const char *name, const char *dir)
 	return n && strcmp(name + n, ".metadata") == 0 ? rank : -1;
 }
 
+static bool has_rank_metadata(const struct sf_objinfo *files, size_t n, const char *dir)
+{
+	for (size_t i = 0; i < n; i++)
+		if (dcp_rank_metadata(files[i].name, dir) >= 0)
+			return true;
+	return false;
+}
+
 bool dcp_has_metadata(const struct sf_objinfo *files, size_t n, const char *dir)
 {
 	char name[512];
@@ -35,10 +43,7 @@ bool dcp_has_metadata(const struct sf_objinfo *files, size_t n, const char *dir)
 	if (snprintf(name, sizeof(name), "%s.metadata", dir) < (int)sizeof(name) &&
 	    dcp_listed(files, n, name))
 		return true;
-	for (size_t i = 0; i < n; i++)
-		if (dcp_rank_metadata(files[i].name, dir) >= 0)
-			return true;
-	return false;
+	return has_rank_metadata(files, n, dir);
 }
 
 struct rank_file {
@@ -80,8 +85,8 @@ static int read_ranks(struct dcp_meta *m, struct sf_store *store, const struct s
 	if (!each)
 		return sf_fail(err, -ENOMEM, "dcp: no memory for %zu rank files", ranks.n);
 	for (; got < ranks.n && r >= 0; got++) {
-		r = dcp_meta_read(&each[got], store, ranks.at[got].info->name, DCP_READER_AUTO,
-		                  err);
+		r = dcp_meta_read(&each[got], store, ranks.at[got].info->name, ranks.at[got].info,
+		                  DCP_READER_AUTO, err);
 		*ret_mtime = SF_MAX(*ret_mtime, ranks.at[got].info->version.mtime_ns);
 	}
 	if (r >= 0)
@@ -92,21 +97,41 @@ static int read_ranks(struct dcp_meta *m, struct sf_store *store, const struct s
 }
 
 int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_objinfo *files,
-                 size_t n, const char *dir, int64_t *ret_mtime, struct sf_error *err)
+                 size_t n, const char *dir, struct dcp_found *ret, struct sf_error *err)
 {
 	const struct sf_objinfo *global;
+	struct sf_error first = SF_ERROR_INIT, second = SF_ERROR_INIT;
 	char name[512];
-	int len = snprintf(name, sizeof(name), "%s.metadata", dir);
+	int len = snprintf(name, sizeof(name), "%s.metadata", dir), r;
 
-	*ret_mtime = 0;
+	*ret = (struct dcp_found){ 0 };
 	if (len < 0 || (size_t)len >= sizeof(name))
 		return sf_fail(err, -ENAMETOOLONG, "dcp: directory '%.200s…': name of %d bytes",
 		               dir, len);
 	global = dcp_listed(files, n, name);
 	if (!global)
-		return read_ranks(m, store, files, n, dir, ret_mtime, err);
-	*ret_mtime = global->version.mtime_ns;
-	return dcp_meta_read(m, store, name, DCP_READER_AUTO, err);
+		return read_ranks(m, store, files, n, dir, &ret->mtime_ns, err);
+	ret->mtime_ns = global->version.mtime_ns;
+	r = dcp_meta_read(m, store, name, global, DCP_READER_AUTO, &first);
+	if (r >= 0)
+		return 0;
+	/* changed under us, or no memory: not the file's fault */
+	if (r == -ESTALE || r == -ENOMEM || !has_rank_metadata(files, n, dir))
+		return sf_fail(err, r, "%s", first.msg);
+	if (read_ranks(m, store, files, n, dir, &ret->mtime_ns, &second) < 0)
+		return sf_fail(err, r, "%.400s; nor are the ranks' own: %.400s", first.msg,
+		               second.msg);
+	ret->unread = first;
+	return 0;
+}
+
+int dcp_warn_unread(struct sf_ckpt_builder *b, const char *dir, const struct dcp_found *found)
+{
+	if (!found->unread.msg[0])
+		return 0;
+	return sf_ckpt_builder_warn(b, NULL, "unread-metadata",
+	                            "%s.metadata cannot be read, the ranks' own are used: %s", dir,
+	                            found->unread.msg);
 }
 
 uint32_t dcp_count_ranks(const struct dcp_meta *m)
@@ -166,7 +191,7 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 	struct dcp_source src = { .store = store, .files = files, .nfiles = n, .dir = "" };
 	struct dcp_meta meta = { 0 };
 	struct sf_ckpt_builder *b = NULL;
-	int64_t mtime = 0;
+	struct dcp_found found;
 	int r;
 
 	(void)opt;
@@ -178,13 +203,15 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 		return r;
 	}
 	if (dcp_has_metadata(files, n, "")) {
-		r = dcp_read_dir(&meta, store, files, n, "", &mtime, err);
+		r = dcp_read_dir(&meta, store, files, n, "", &found, err);
 		if (r >= 0)
 			r = dcp_lower(&meta, &src, b, err);
 		if (r >= 0)
+			r = dcp_warn_unread(b, "", &found);
+		if (r >= 0)
 			sf_ckpt_builder_facts(b, dcp_writer(&meta.facts), NULL,
 			                      dcp_step_of(store->source), dcp_count_ranks(&meta),
-			                      mtime);
+			                      found.mtime_ns);
 	} else {
 		r = dcp_load_composite(store, files, n, b, err);
 	}

@@ -126,12 +126,12 @@ int dcp_load_composite(struct sf_store *store, const struct sf_objinfo *files, s
 		struct dcp_meta m = { 0 };
 		char own[CHILD_NAME_MAX + 2];
 		bool again = false;
-		int64_t t = 0;
+		struct dcp_found found;
 		for (size_t k = 0; k < i; k++)
 			again = again || kids.at[k].container == c->container ||
 			        (kids.at[k].container && c->container &&
 			         strcmp(kids.at[k].container, c->container) == 0);
-		r = dcp_read_dir(&m, store, files, n, c->dir, &t, err);
+		r = dcp_read_dir(&m, store, files, n, c->dir, &found, err);
 		if (r >= 0) {
 			if (again) { /* a second model: under its directory's name */
 				memcpy(own, c->dir, strlen(c->dir));
@@ -141,9 +141,11 @@ int dcp_load_composite(struct sf_store *store, const struct sf_objinfo *files, s
 				src.prefix = c->container;
 			}
 			r = dcp_lower(&m, &src, b, err);
+			if (r >= 0)
+				r = dcp_warn_unread(b, c->dir, &found);
 			writer = dcp_writer(&m.facts);
 			ranks = SF_MAX(ranks, dcp_count_ranks(&m));
-			mtime = SF_MAX(mtime, t);
+			mtime = SF_MAX(mtime, found.mtime_ns);
 		}
 		dcp_meta_release(&m);
 	}

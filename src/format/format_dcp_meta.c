@@ -162,11 +162,16 @@ int dcp_meta_item(struct dcp_meta *m, uint32_t name, const uint64_t *origin, uns
 		.item = item, .coord0 = m->dims.n, .name = name, .ndim = (uint8_t)ndim
 	};
 
-	if (m->str.at[name].tensor != DCP_NONE && hint != DCP_NONE) {
-		const struct dcp_tensor *t = &m->tensor.at[m->str.at[name].tensor];
-		if (hint < t->nchunks && ndim == t->ndim &&
-		    dcp_join_hint(m, t, hint, origin, &item))
-			return 0;
+	if (m->str.at[name].tensor != DCP_NONE) {
+		struct dcp_tensor *t = &m->tensor.at[m->str.at[name].tensor];
+		const uint32_t tries[] = { hint, t->guess };
+		for (unsigned k = 0; k < 2 && ndim == t->ndim; k++) {
+			if (tries[k] < t->nchunks &&
+			    dcp_join_hint(m, t, tries[k], origin, &item)) {
+				t->guess = tries[k] + 1;
+				return 0;
+			}
+		}
 	}
 	if (dcp_u64s_reserve(&m->dims, m->dims.n + ndim) < 0 ||
 	    dcp_pendings_push(&m->pending, p) < 0)
@@ -177,7 +182,7 @@ int dcp_meta_item(struct dcp_meta *m, uint32_t name, const uint64_t *origin, uns
 }
 
 int dcp_meta_read(struct dcp_meta *m, struct sf_store *store, const char *name,
-                  enum dcp_reader reader, struct sf_error *err)
+                  const struct sf_objinfo *want, enum dcp_reader reader, struct sf_error *err)
 {
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	struct sf_error first =
@@ -185,7 +190,8 @@ int dcp_meta_read(struct dcp_meta *m, struct sf_store *store, const char *name,
 	int r;
 
 	dcp_meta_release(m);
-	r = store->ops->open(store, name, NULL, &src, err);
+	/* what is no plain file was listed without a version: open says what it is */
+	r = store->ops->open(store, name, want && want->size != UINT64_MAX ? want : NULL, &src, err);
 	if (r < 0)
 		return r;
 	if (src->size > DCP_META_MAX)

@@ -72,6 +72,8 @@ struct dcp_tensor {
 	uint32_t name;   /* string, DCP_NONE until a key names it */
 	uint32_t run0, nruns;
 	uint32_t nchunks;
+	uint32_t guess; /* the chunk behind the one joined last: where its next item belongs when
+	                   nothing says it */
 	uint8_t dtype, ndim;
 	bool taken; /* is a value of state_dict_metadata */
 };
@@ -129,6 +131,7 @@ struct dcp_facts {
 	                             torch.distributed.checkpoint.metadata: 2.3 */
 	bool shard_package;       /* torch.distributed._shard.checkpoint: 1.13 */
 	bool olmo;                /* olmo_core's _StorageInfo */
+	uint64_t passed_over;     /* chunks and items that the scanner took without opcodes */
 };
 
 struct dcp_meta {
@@ -160,7 +163,7 @@ void dcp_meta_release(struct dcp_meta *m);
  *
  * Streams it through the scanner (format_dcp_scan.h); a pickle that is well formed but unlike what
  * it knows goes through the value reader (format_dcp_values.h). @name: the object; it stays open
- * only during the call. Errors: -EBADMSG with the byte offset and the opcode, -E2BIG a limit, those
+ * only during the call. @want: the version that was listed, NULL any. Errors: -ESTALE it is another, -EBADMSG with the byte offset and the opcode, -E2BIG a limit, those
  * of the store. @m is then unusable (release it).
  */
 enum dcp_reader {
@@ -169,7 +172,7 @@ enum dcp_reader {
 	DCP_READER_VALUES
 }; /* the latter two are for tests */
 int dcp_meta_read(struct dcp_meta *m, struct sf_store *store, const char *name,
-                  enum dcp_reader reader, struct sf_error *err);
+                  const struct sf_objinfo *want, enum dcp_reader reader, struct sf_error *err);
 
 /*
  * dcp_meta_finish - once after reading: joins what is pending, gives chunks of equal boxes the same

@@ -55,9 +55,7 @@ static dcp_value dict_get(const struct dcp_scan *s, dcp_value dict, uint32_t wor
 	return found;
 }
 
-/* Coordinates from a torch.Size or a tuple of small ints: how many, or DCP_UNKNOWN's complement -1.
- */
-static int get_coords(const struct dcp_scan *s, dcp_value v, uint64_t *ret)
+int dcp_scan_coords(const struct dcp_scan *s, dcp_value v, uint64_t *ret)
 {
 	const dcp_value *at;
 
@@ -83,11 +81,11 @@ static int get_coords(const struct dcp_scan *s, dcp_value v, uint64_t *ret)
 static int build_chunk(struct dcp_scan *s, dcp_value offsets, dcp_value sizes, dcp_value *ret)
 {
 	uint64_t o[SF_DIMS_MAX], e[SF_DIMS_MAX];
-	int n = get_coords(s, offsets, o);
+	int n = dcp_scan_coords(s, offsets, o);
 	uint32_t run;
 	int r;
 
-	if (n < 0 || get_coords(s, sizes, e) != n)
+	if (n < 0 || dcp_scan_coords(s, sizes, e) != n)
 		return DCP_UNKNOWN;
 	r = dcp_meta_chunk(s->m, o, e, (unsigned)n, &run);
 	if (r == -E2BIG)
@@ -126,7 +124,7 @@ static int build_tensor(struct dcp_scan *s, dcp_value props, dcp_value size, dcp
 		                .shape0 = m->dims.n,
 		                .dtype = (uint8_t)props_dtype(s, props) };
 	uint64_t shape[SF_DIMS_MAX], nchunks = 0;
-	int n = get_coords(s, size, shape);
+	int n = dcp_scan_coords(s, size, shape);
 	const struct dcp_cont *list;
 
 	if (n < 0 || t.dtype == SF_DTYPE_NONE || dcp_tag(chunks) != V_LIST ||
@@ -189,7 +187,7 @@ static int build_index(struct dcp_scan *s, dcp_value fqn, dcp_value index, dcp_v
 	if (dcp_tag(index) == V_INT && dcp_int(index) >= 0 && dcp_int(index) < DCP_NONE)
 		rec.a = (uint64_t)dcp_int(index); /* a hint: any other value is no hint */
 	if (offset != V_ABSENT && dcp_tag(offset) != V_NONE) {
-		n = get_coords(s, offset, o);
+		n = dcp_scan_coords(s, offset, o);
 		if (n < 0)
 			return DCP_UNKNOWN;
 		rec.ndim = (uint8_t)n;
@@ -272,7 +270,7 @@ int dcp_scan_build(struct dcp_scan *s)
 	int r = 0;
 
 	if (!dcp_has(s, 2))
-		return dcp_scan_bad(s, "the stack is too short");
+		return dcp_scan_short(s);
 	state = s->stack.at[--s->stack.n];
 	obj = s->stack.at[s->stack.n - 1];
 	if (dcp_tag(obj) != V_OBJ || s->obj.at[dcp_num(obj)].made || s->obj.at[dcp_num(obj)].state)
@@ -360,7 +358,7 @@ int dcp_scan_set_items(struct dcp_scan *s, uint32_t from, uint32_t target)
 			             s->stack.at[i + 1]);
 			i += 2;
 		} else {
-			return dcp_scan_bad(s, "a key without a value");
+			return dcp_scan_short(s);
 		}
 	}
 	return r;

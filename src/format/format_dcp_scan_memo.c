@@ -22,6 +22,17 @@ int dcp_scan_push(struct dcp_scan *s, dcp_value v)
 	return 0;
 }
 
+/* Under which number is a word or class fetched? What comes next will be spelt as the last. */
+static void learn(struct dcp_scan *s, dcp_value v, uint32_t number, bool is_long)
+{
+	const struct dcp_ref ref = { number, is_long };
+
+	if (dcp_tag(v) == V_STR && dcp_num(v) < W_NWORDS)
+		s->word_ref[dcp_num(v)] = ref;
+	else if (dcp_tag(v) == V_GLOBAL)
+		s->class_ref[s->global.at[dcp_num(v)].cls] = ref;
+}
+
 int dcp_scan_put(struct dcp_scan *s)
 {
 	struct dcp_seg *last = s->seg.n ? &s->seg.at[s->seg.n - 1] : NULL;
@@ -42,11 +53,7 @@ int dcp_scan_put(struct dcp_scan *s)
 	}
 	if (dcp_values_push(&s->memo, v) < 0)
 		return dcp_scan_no_memory(s);
-	if (dcp_tag(v) == V_STR && dcp_num(v) < W_NWORDS)
-		s->word_memo[dcp_num(v)] = SF_MIN(s->word_memo[dcp_num(v)], s->memo_next);
-	else if (dcp_tag(v) == V_GLOBAL)
-		s->class_memo[s->global.at[dcp_num(v)].cls] =
-			SF_MIN(s->class_memo[s->global.at[dcp_num(v)].cls], s->memo_next);
+	learn(s, v, s->memo_next, false);
 	s->memo_next++;
 	return 0;
 }
@@ -95,18 +102,31 @@ dcp_value dcp_scan_get(struct dcp_scan *s, uint32_t number, int *ret)
 		}
 		if (a < s->memo_str.n && s->memo_str.at[a].number == number)
 			return dcp_v(V_STR, s->memo_str.at[a].str);
+		for (a = 0, b = s->memo_size.n; a < b;) {
+			size_t mid = a + (b - a) / 2;
+			if (s->memo_size.at[mid].number < number)
+				a = mid + 1;
+			else
+				b = mid;
+		}
+		if (a < s->memo_size.n && s->memo_size.at[a].number == number)
+			return dcp_v(V_COORDS,
+			             s->memo_size.at[a].coord0 << 8 | s->memo_size.at[a].ndim);
 	}
 	*ret = DCP_AGAIN;
 	return V_OPAQUE;
 }
 
-int dcp_scan_fetch(struct dcp_scan *s, uint32_t number)
+int dcp_scan_fetch(struct dcp_scan *s, uint32_t number, bool is_long)
 {
 	int r;
 	dcp_value v = dcp_scan_get(s, number, &r);
 
 	if (r != 0)
 		return r;
+	if (v == V_RECORDS)
+		return DCP_AGAIN; /* the last of many */
+	learn(s, v, number, is_long);
 	switch (dcp_tag(v)) {
 	case V_GLOBAL:
 		if (!s->runs)

@@ -127,8 +127,30 @@ struct dcp_seg {
 	uint8_t step, origin, extent;
 };
 enum { SEG_DENSE, SEG_CHUNKS, SEG_ITEMS };
+#define DCP_SEG_NONE 255 /* no number: that torch.Size was fetched */
 struct dcp_memo_str { /* a string memoised inside a SEG_ITEMS */
 	uint32_t number, str;
+};
+struct dcp_memo_size { /* a torch.Size memoised there, kept only when asked: m->coord[] */
+	uint64_t coord0;
+	uint32_t number;
+	uint8_t ndim;
+};
+
+/* How a word or class is fetched. */
+struct dcp_ref {
+	uint32_t number; /* DCP_NONE unknown */
+	bool is_long;    /* by LONG_BINGET where BINGET would do */
+};
+/* What a run fetched last, and spelt out last, of one kind of string. */
+struct dcp_known {
+	uint32_t number, str, spelt;
+};
+enum { DCP_KNOWN_NAME, DCP_KNOWN_FILE, DCP_KNOWN_TRANSFORM, DCP_NKNOWN };
+struct dcp_known_size {
+	uint32_t number;
+	uint8_t ndim;
+	uint64_t at[SF_DIMS_MAX];
 };
 
 SF_VEC(dcp_values, dcp_value);
@@ -138,6 +160,7 @@ SF_VEC(dcp_objs, struct dcp_obj);
 SF_VEC(dcp_recs, struct dcp_rec);
 SF_VEC(dcp_segs, struct dcp_seg);
 SF_VEC(dcp_memo_strs, struct dcp_memo_str);
+SF_VEC(dcp_memo_sizes, struct dcp_memo_size);
 
 struct dcp_scan {
 	struct dcp_meta *m;
@@ -152,11 +175,13 @@ struct dcp_scan {
 	uint64_t base, size;
 	const uint8_t *op; /* of the opcode being done, for messages */
 	bool runs;         /* recognise runs of records */
+	bool keep_sizes;   /* in them, keep every torch.Size of an index */
 
 	struct dcp_values stack, word, memo;
 	struct dcp_u32s mark;
 	struct dcp_segs seg;
 	struct dcp_memo_strs memo_str;
+	struct dcp_memo_sizes memo_size;
 	uint32_t memo_next;
 	struct dcp_globals global;
 	struct dcp_conts cont;
@@ -168,9 +193,10 @@ struct dcp_scan {
 	uint32_t *next_str; /* the string that followed this one as fqn last time: a guess that
 	                       saves a hash */
 	uint32_t last_fqn;
-	uint32_t known_number, known_str; /* the string fetched last by a run */
-	/* memo numbers under which well known things are fetched; DCP_NONE unknown */
-	uint32_t word_memo[W_NWORDS], class_memo[C_NCLASSES];
+	struct dcp_known known[DCP_NKNOWN];
+	struct dcp_known_size known_size;
+	/* how well known things were fetched last */
+	struct dcp_ref word_ref[W_NWORDS], class_ref[C_NCLASSES];
 };
 
 #define DCP_UNKNOWN 1 /* fine maybe, but not for the scanner */
@@ -196,11 +222,12 @@ static inline dcp_value dcp_made(const struct dcp_scan *s, dcp_value v)
 }
 
 int dcp_scan_bad(struct dcp_scan *s, const char *why); /* -EBADMSG at s->op */
+int dcp_scan_short(struct dcp_scan *s); /* the stack has too few values */
 int dcp_scan_no_memory(struct dcp_scan *s);
 int dcp_scan_push(struct dcp_scan *s, dcp_value v);
 int dcp_scan_put(struct dcp_scan *s); /* MEMOIZE */
-int dcp_scan_fetch(struct dcp_scan *s,
-                   uint32_t number); /* GET: pushes the value, or takes a run of records */
+/* GET: pushes the value, or takes a run of records. @is_long: by LONG_BINGET. */
+int dcp_scan_fetch(struct dcp_scan *s, uint32_t number, bool is_long);
 int dcp_scan_fill(struct dcp_scan *s,
                   size_t need); /* @need bytes at p, or -EBADMSG: the file ends */
 dcp_value dcp_scan_get(struct dcp_scan *s, uint32_t number, int *ret);
@@ -208,6 +235,10 @@ dcp_value dcp_scan_get(struct dcp_scan *s, uint32_t number, int *ret);
  * 0 none, or negative. */
 int dcp_scan_chunk_run(struct dcp_scan *s);
 int dcp_scan_item_run(struct dcp_scan *s);
+/* A torch.Size fetched at *pp: its dimensions (at most 16), or -1 when it is anything else. */
+int dcp_scan_fetch_size(struct dcp_scan *s, const uint8_t **pp, uint64_t *ret);
+/* Coordinates from a torch.Size or a tuple of small ints, room for SF_DIMS_MAX: how many, or -1. */
+int dcp_scan_coords(const struct dcp_scan *s, dcp_value v, uint64_t *ret);
 
 /* What opcodes mean for containers: 0, DCP_UNKNOWN or negative. Items lie on the stack from @from
  * on, their container at @target. */

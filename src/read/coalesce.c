@@ -3,8 +3,10 @@
 #include "base/mem.h"
 #include "read/coalesce.h"
 
-#define BLOCK (UINT64_C(1) << 20) /* scratch memory is taken in blocks of this, or as large as one span */
-#define KEEP 16384                /* elements that a reset array keeps room for */
+#define BLOCK                                                                                     \
+	(UINT64_C(1) << 20) /* scratch memory is taken in blocks of this, or as large as one span \
+	                     */
+#define KEEP 16384          /* elements that a reset array keeps room for */
 
 struct sf_scratch {
 	struct sf_scratch *next;
@@ -93,7 +95,8 @@ static struct sf_range *open_range(struct run *u, bool span, uint64_t off)
 	return &u->c->ranges.at[u->c->ranges.n - 1];
 }
 
-/* One run straight to its place: at the end of the last request if it follows there, else a new one. */
+/* One run straight to its place: at the end of the last request if it follows there, else a new
+ * one. */
 static int direct(struct run *u, uint64_t src, uint8_t *dst, uint64_t len)
 {
 	struct sf_iovs *v = &u->c->iovs;
@@ -102,7 +105,7 @@ static int direct(struct run *u, uint64_t src, uint8_t *dst, uint64_t len)
 		struct sf_range *r = current(u, false);
 		uint64_t at = u->base + src, gap = 0, n;
 		bool joins = r && at >= r->off + r->len && at - (r->off + r->len) <= SF_GAP_MAX &&
-			     at - r->off < SF_RANGE_MAX && r->niov + 2 <= SF_RANGE_IOV;
+		             at - r->off < SF_RANGE_MAX && r->niov + 2 <= SF_RANGE_IOV;
 
 		if (joins) {
 			gap = at - (r->off + r->len);
@@ -113,7 +116,8 @@ static int direct(struct run *u, uint64_t src, uint8_t *dst, uint64_t len)
 		}
 		n = SF_MIN(len, SF_RANGE_MAX - (at - r->off));
 		struct iovec *last = r->niov ? &v->at[v->n - 1] : NULL;
-		if (!gap && last && last->iov_base && (uint8_t *)last->iov_base + last->iov_len == dst) {
+		if (!gap && last && last->iov_base &&
+		    (uint8_t *)last->iov_base + last->iov_len == dst) {
 			last->iov_len += n;
 		} else {
 			if (gap && sf_iovs_push(v, (struct iovec){ NULL, gap }) < 0)
@@ -130,13 +134,15 @@ static int direct(struct run *u, uint64_t src, uint8_t *dst, uint64_t len)
 	return 0;
 }
 
-/* Makes [src, end) part of a span; at most SF_RANGE_MAX bytes. Returns it, or NULL without memory. */
+/* Makes [src, end) part of a span; at most SF_RANGE_MAX bytes. Returns it, or NULL without memory.
+ */
 static struct sf_range *span(struct run *u, uint64_t src, uint64_t end)
 {
 	struct sf_range *r = current(u, true);
 	uint64_t from = u->base + src, to = u->base + end;
 
-	if (!r || from < r->off || (from > r->off + r->len && from - (r->off + r->len) > SF_GAP_MAX) ||
+	if (!r || from < r->off ||
+	    (from > r->off + r->len && from - (r->off + r->len) > SF_GAP_MAX) ||
 	    to - r->off > SF_RANGE_MAX) {
 		r = open_range(u, true, src);
 		if (!r)
@@ -156,7 +162,8 @@ static int scatter(struct run *u, struct sf_range *r, uint64_t src, struct sf_sc
 /* A piece whose runs are short and close together: as many of them in a span as go in. */
 static int tiny(struct run *u, const struct sf_piece *p)
 {
-	uint64_t step = p->count > 1 ? (uint64_t)p->src_step : p->len, most = (SF_RANGE_MAX - p->len) / step + 1;
+	uint64_t step = p->count > 1 ? (uint64_t)p->src_step : p->len,
+		 most = (SF_RANGE_MAX - p->len) / step + 1;
 
 	for (uint64_t i = 0, n; i < p->count; i += n) {
 		uint64_t src = p->src_off + i * step;
@@ -164,11 +171,17 @@ static int tiny(struct run *u, const struct sf_piece *p)
 		struct sf_range *r = current(u, true);
 		n = SF_MIN(most, p->count - i);
 		if (r && u->base + src >= r->off && u->base + src - r->off < SF_RANGE_MAX / 2)
-			n = SF_MIN(n, (SF_RANGE_MAX - (u->base + src - r->off) - p->len) / step + 1);
+			n = SF_MIN(n,
+			           (SF_RANGE_MAX - (u->base + src - r->off) - p->len) / step + 1);
 		r = span(u, src, src + (n - 1) * step + p->len);
 		if (!r)
 			return -ENOMEM;
-		struct sf_scatter s = { u->dst + p->dst_off + (int64_t)i * p->dst_step, 0, p->len, n, (int64_t)step, p->dst_step };
+		struct sf_scatter s = { u->dst + p->dst_off + (int64_t)i * p->dst_step,
+			                0,
+			                p->len,
+			                n,
+			                (int64_t)step,
+			                p->dst_step };
 		if (scatter(u, r, src, s) < 0)
 			return -ENOMEM;
 	}
@@ -176,8 +189,8 @@ static int tiny(struct run *u, const struct sf_piece *p)
 }
 
 /*
- * Pieces that step alike over a source where their runs lie side by side: rows of a transposed item. What they take at
- * each step is one span. Returns how many of the @n pieces that are.
+ * Pieces that step alike over a source where their runs lie side by side: rows of a transposed
+ * item. What they take at each step is one span. Returns how many of the @n pieces that are.
  */
 static size_t alike(const struct sf_piece *p, size_t n)
 {
@@ -186,9 +199,11 @@ static size_t alike(const struct sf_piece *p, size_t n)
 	int64_t D = n > 1 ? (int64_t)(p[1].dst_off - p[0].dst_off) : 0;
 	size_t k = 1;
 
-	while (k < n && d > 0 && p[k].len == p->len && p[k].count == p->count && p[k].src_step == p->src_step &&
-	       p[k].dst_step == p->dst_step && (int64_t)(p[k].src_off - p[k - 1].src_off) == d &&
-	       (int64_t)(p[k].dst_off - p[k - 1].dst_off) == D && p[k].src_off >= end && p[k].src_off - end <= SF_GAP_MAX &&
+	while (k < n && d > 0 && p[k].len == p->len && p[k].count == p->count &&
+	       p[k].src_step == p->src_step && p[k].dst_step == p->dst_step &&
+	       (int64_t)(p[k].src_off - p[k - 1].src_off) == d &&
+	       (int64_t)(p[k].dst_off - p[k - 1].dst_off) == D && p[k].src_off >= end &&
+	       p[k].src_off - end <= SF_GAP_MAX &&
 	       p[k].src_off + p->len - p->src_off <= SF_MIN(SF_RANGE_MAX, (uint64_t)p->src_step)) {
 		end = p[k].src_off + p->len;
 		k++;
@@ -227,10 +242,12 @@ static bool tiny_beside(const struct sf_piece *p, size_t n, size_t i)
 	return n > 1 && p[i ? i - 1 : 1].len < SF_TINY;
 }
 
-int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t kind, uint64_t base, uint8_t *dst,
-		const struct sf_piece *pieces, size_t n)
+int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t kind, uint64_t base,
+                uint8_t *dst, const struct sf_piece *pieces, size_t n)
 {
-	struct run u = { c, { .source = source, .item = item, .kind = kind }, base, dst, c->ranges.n };
+	struct run u = {
+		c, { .source = source, .item = item, .kind = kind }, base, dst, c->ranges.n
+	};
 
 	for (size_t i = 0, k; i < n; i += k) {
 		struct sf_piece p = pieces[i];
@@ -244,14 +261,16 @@ int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t k
 		}
 		if (p.count == 1 && (p.len >= SF_TINY || !tiny_beside(pieces, n, i)))
 			r = direct(&u, p.src_off, u.dst + p.dst_off, p.len);
-		else if (p.count == 1 || (p.len < SF_TINY && p.src_step >= len && p.src_step - len <= SF_GAP_MAX))
+		else if (p.count == 1 ||
+		         (p.len < SF_TINY && p.src_step >= len && p.src_step - len <= SF_GAP_MAX))
 			r = tiny(&u, &p);
 		else if (p.src_step >= len && p.src_step - len <= SF_GAP_MAX)
 			for (uint64_t j = 0; j < p.count && r >= 0; j++)
-				r = direct(&u, p.src_off + j * p.src_step, u.dst + p.dst_off + (int64_t)j * p.dst_step,
-					   p.len);
+				r = direct(&u, p.src_off + j * p.src_step,
+				           u.dst + p.dst_off + (int64_t)j * p.dst_step, p.len);
 		else
-			r = far_apart(&u, &pieces[i], k = p.src_step > 0 ? alike(&pieces[i], n - i) : 1);
+			r = far_apart(&u, &pieces[i],
+			              k = p.src_step > 0 ? alike(&pieces[i], n - i) : 1);
 		if (r < 0)
 			return r;
 	}
@@ -281,10 +300,10 @@ int sf_coalesce_finish(struct sf_coalesce *c)
 	return 0;
 }
 
-#define COPY(n)                                                                                    \
-	case n:                                                                                    \
-		for (uint64_t i = 0; i < s->count; i++, src += s->src_step, dst += s->dst_step)    \
-			memcpy(dst, src, n);                                                       \
+#define COPY(n)                                                                                 \
+	case n:                                                                                 \
+		for (uint64_t i = 0; i < s->count; i++, src += s->src_step, dst += s->dst_step) \
+			memcpy(dst, src, n);                                                    \
 		break
 
 void sf_range_scatter(const struct sf_coalesce *c, const struct sf_range *r)
@@ -296,13 +315,14 @@ void sf_range_scatter(const struct sf_coalesce *c, const struct sf_range *r)
 		const uint8_t *src = from + s->src_off;
 		uint8_t *dst = s->dst;
 		switch (s->len) {
-		COPY(1);
-		COPY(2);
-		COPY(4);
-		COPY(8);
-		COPY(16);
+			COPY(1);
+			COPY(2);
+			COPY(4);
+			COPY(8);
+			COPY(16);
 		default:
-			for (uint64_t i = 0; i < s->count; i++, src += s->src_step, dst += s->dst_step)
+			for (uint64_t i = 0; i < s->count;
+			     i++, src += s->src_step, dst += s->dst_step)
 				memcpy(dst, src, s->len);
 		}
 	}

@@ -1,4 +1,5 @@
-/* Pieces -> the fewest requests to a source: straight to their place where that is cheapest, else through scratch memory. */
+/* Pieces -> the fewest requests to a source: straight to their place where that is cheapest, else
+ * through scratch memory. */
 #ifndef SF_READ_COALESCE_H
 #define SF_READ_COALESCE_H
 
@@ -7,10 +8,12 @@
 #include "base/vec.h"
 #include "read/plan.h"
 
-#define SF_RANGE_MAX (UINT64_C(1) << 20) /* bytes of one request: longer ones are cut, to be fetched side by side */
-#define SF_RANGE_IOV 1024                /* iovecs of one request: IOV_MAX */
-#define SF_GAP_MAX 4096                  /* bytes between two runs that are read over */
-#define SF_TINY 64                       /* runs shorter than this go through scratch memory */
+#define SF_RANGE_MAX \
+	(UINT64_C(1) \
+	 << 20) /* bytes of one request: longer ones are cut, to be fetched side by side */
+#define SF_RANGE_IOV 1024 /* iovecs of one request: IOV_MAX */
+#define SF_GAP_MAX 4096   /* bytes between two runs that are read over */
+#define SF_TINY 64        /* runs shorter than this go through scratch memory */
 
 SF_VEC(sf_iovs, struct iovec);
 
@@ -19,7 +22,7 @@ struct sf_range {
 	uint64_t off, len; /* bytes in the source */
 	uint32_t source;   /* the caller's numbers, from sf_coalesce() */
 	uint32_t item;
-	uint32_t iov0, niov;       /* iovs.at[]: where they go */
+	uint32_t iov0, niov;         /* iovs.at[]: where they go */
 	uint32_t scatter0, nscatter; /* a span: copies out of its one iovec when it is there */
 	bool span;
 	uint8_t kind; /* enum sf_fetch_kind */
@@ -45,15 +48,17 @@ struct sf_coalesce {
 /*
  * sf_coalesce - requests for @n pieces of one item.
  *
- * @base: byte of the source where the item's payload begins; @dst: where byte 0 of the pieces' output is.
- * Pieces that follow each other in the source become one request with many iovecs; gaps up to SF_GAP_MAX are read over;
- * runs too short for an iovec, or that lie far apart (a transposed item), are read as spans and scattered.
- * Errors: -ENOMEM. Threads: one per struct.
+ * @base: byte of the source where the item's payload begins; @dst: where byte 0 of the pieces'
+ * output is. Pieces that follow each other in the source become one request with many iovecs; gaps
+ * up to SF_GAP_MAX are read over; runs too short for an iovec, or that lie far apart (a transposed
+ * item), are read as spans and scattered. Errors: -ENOMEM. Threads: one per struct.
  */
-int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t kind, uint64_t base, uint8_t *dst,
-		const struct sf_piece *pieces, size_t n);
-int sf_coalesce_finish(struct sf_coalesce *c); /* gives spans and gaps their memory; -ENOMEM. Once, before the requests go out */
-void sf_range_scatter(const struct sf_coalesce *c, const struct sf_range *r); /* when its bytes are there */
+int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t kind, uint64_t base,
+                uint8_t *dst, const struct sf_piece *pieces, size_t n);
+int sf_coalesce_finish(struct sf_coalesce *c); /* gives spans and gaps their memory; -ENOMEM. Once,
+                                                  before the requests go out */
+void sf_range_scatter(const struct sf_coalesce *c,
+                      const struct sf_range *r); /* when its bytes are there */
 void sf_coalesce_reset(struct sf_coalesce *c);   /* empty again, memory kept within reason */
 void sf_coalesce_release(struct sf_coalesce *c);
 

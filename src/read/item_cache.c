@@ -3,12 +3,13 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stddef.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "parse/zstd.h"
 #include "read/item_cache.h"
 
-#define SLICE (UINT64_C(1) << 20)     /* bytes of a compressed item fetched at once */
+#define SLICE (UINT64_C(1) << 20)      /* bytes of a compressed item fetched at once */
 #define BLOB_HEAD (UINT64_C(64) << 10) /* first guess at a blob's header */
 #define BUCKETS 1024
 
@@ -55,7 +56,8 @@ struct sf_item_cache {
 	} locked;
 };
 
-int sf_item_cache_new(uint64_t limit, uint64_t memory, struct sf_item_cache **ret, struct sf_error *err)
+int sf_item_cache_new(uint64_t limit, uint64_t memory, struct sf_item_cache **ret,
+                      struct sf_error *err)
 {
 	struct sf_item_cache *c = calloc(1, sizeof(*c));
 
@@ -72,7 +74,8 @@ int sf_item_cache_new(uint64_t limit, uint64_t memory, struct sf_item_cache **re
 
 static struct entry **bucket_of(struct sf_item_cache *c, const struct sf_cache_want *w)
 {
-	uint64_t h = (w->off * UINT64_C(0x9e3779b97f4a7c15) + w->file) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t h =
+		(w->off * UINT64_C(0x9e3779b97f4a7c15) + w->file) * UINT64_C(0x9e3779b97f4a7c15);
 
 	return &c->locked.bucket[h >> 32 & (BUCKETS - 1)];
 }
@@ -162,7 +165,8 @@ static void unref_all(struct entry *e)
 
 static void start(struct entry *e);
 
-/* The queued load that may run now: when it is the only one, or what it sets aside fits beside the others. */
+/* The queued load that may run now: when it is the only one, or what it sets aside fits beside the
+ * others. */
 static struct entry *next_load_locked(struct sf_item_cache *c)
 {
 	struct entry *e = c->locked.queued;
@@ -205,7 +209,6 @@ static void finish(struct entry *e, int r)
 
 	if (r < 0)
 		memcpy(why, e->req.err.msg, sizeof(why));
-	entry_release_load(e);
 	pthread_mutex_lock(&c->locked.m);
 	for (p = &c->locked.loading; *p != e; p = &(*p)->next)
 		;
@@ -220,11 +223,13 @@ static void finish(struct entry *e, int r)
 		e->state = READY;
 		e->bytes = e->out.cap + e->arena.used + e->pub.names.cap * 8 + sizeof(*e);
 		c->locked.held += e->bytes;
-		atomic_fetch_add_explicit(&e->refs, 1, memory_order_relaxed); /* ours, until all are told */
+		atomic_fetch_add_explicit(&e->refs, 1,
+		                          memory_order_relaxed); /* ours, until all are told */
 		lru_newest_locked(c, e);
 		out = evict_locked(c);
 	}
 	pthread_mutex_unlock(&c->locked.m);
+	entry_release_load(e); /* not before: sf_item_cache_end() looks at what is loading */
 	unref_all(out);
 	for (struct sf_cache_wait *w = waits, *next; w; w = next) {
 		next = w->next;
@@ -260,13 +265,17 @@ static int too_big(struct entry *e)
 	const char *name = e->want.src->name;
 
 	if (e->want.decoded_max <= c->limit)
-		return sf_fail(&e->req.err, -E2BIG, "'%s': the compressed item at %llu has more than %llu bytes inside", name,
-			       (unsigned long long)e->want.off, (unsigned long long)e->want.decoded_max);
+		return sf_fail(&e->req.err, -E2BIG,
+		               "'%s': the compressed item at %llu has more than %llu bytes inside",
+		               name, (unsigned long long)e->want.off,
+		               (unsigned long long)e->want.decoded_max);
 	return sf_fail(&e->req.err, -E2BIG,
-		       "'%s': the compressed item at %llu may have up to %llu bytes inside; only %llu, half of --memory %llu, may be"
-		       " decoded",
-		       name, (unsigned long long)e->want.off, (unsigned long long)e->want.decoded_max,
-		       (unsigned long long)c->limit, (unsigned long long)c->memory);
+	               "'%s': the compressed item at %llu may have up to %llu bytes inside; only "
+	               "%llu, half of --memory %llu, may be"
+	               " decoded",
+	               name, (unsigned long long)e->want.off,
+	               (unsigned long long)e->want.decoded_max, (unsigned long long)c->limit,
+	               (unsigned long long)c->memory);
 }
 
 /* One slice of a compressed item is there. 1: another one is on its way. */
@@ -278,7 +287,8 @@ static int zstd_slice(struct entry *e)
 	if (r == -E2BIG)
 		return too_big(e);
 	if (r < 0)
-		return sf_fail_ctx(err, r, "'%s': compressed item at %llu", e->want.src->name, (unsigned long long)e->want.off);
+		return sf_fail_ctx(err, r, "'%s': compressed item at %llu", e->want.src->name,
+		                   (unsigned long long)e->want.off);
 	e->pos += e->req.len;
 	if (e->pos < e->want.len) {
 		fetch(e, e->in, SF_MIN(SLICE, e->want.len - e->pos));
@@ -286,7 +296,8 @@ static int zstd_slice(struct entry *e)
 	}
 	r = sf_unzstd_end(e->zstd, err);
 	if (r < 0)
-		return sf_fail_ctx(err, r, "'%s': compressed item at %llu", e->want.src->name, (unsigned long long)e->want.off);
+		return sf_fail_ctx(err, r, "'%s': compressed item at %llu", e->want.src->name,
+		                   (unsigned long long)e->want.off);
 	e->pub.at = e->out.at;
 	e->pub.len = e->out.len;
 	return 0;
@@ -299,7 +310,8 @@ static int same_name(void *arg, uint32_t value, const char *key, size_t len)
 	return t->name_len == len && memcmp(t->name, key, len) == 0;
 }
 
-const struct sf_st_tensor *sf_cached_find(const struct sf_cached *item, const char *name, size_t len)
+const struct sf_st_tensor *sf_cached_find(const struct sf_cached *item, const char *name,
+                                          size_t len)
 {
 	uint32_t i = sf_map_get(&item->names, name, len, same_name, (void *)item);
 
@@ -317,27 +329,31 @@ static int blob_head(struct entry *e)
 	e->pos += e->req.len;
 	if (len > room || len > SF_ST_HEADER_MAX)
 		return sf_fail(err, len > room ? -EBADMSG : -E2BIG,
-			       "'%s': safetensors header at %llu says %llu bytes, the file has %llu there, the limit is %d", src->name,
-			       (unsigned long long)e->want.off, (unsigned long long)len, (unsigned long long)room,
-			       SF_ST_HEADER_MAX);
+		               "'%s': safetensors header at %llu says %llu bytes, the file has "
+		               "%llu there, the limit is %d",
+		               src->name, (unsigned long long)e->want.off, (unsigned long long)len,
+		               (unsigned long long)room, SF_ST_HEADER_MAX);
 	if (e->pos < len + 8) {
 		uint8_t *in = realloc(e->in, len + 8);
 		if (!in)
-			return sf_fail(err, -ENOMEM, "'%s': no memory for a header of %llu bytes", src->name,
-				       (unsigned long long)len);
+			return sf_fail(err, -ENOMEM, "'%s': no memory for a header of %llu bytes",
+			               src->name, (unsigned long long)len);
 		e->in = in;
 		fetch(e, in + e->pos, len + 8 - e->pos);
 		return 1;
 	}
 	r = sf_st_parse(e->in + 8, len, &e->arena, &e->pub.st, err);
 	if (r < 0)
-		return sf_fail_ctx(err, r, "'%s': safetensors header at %llu", src->name, (unsigned long long)e->want.off);
+		return sf_fail_ctx(err, r, "'%s': safetensors header at %llu", src->name,
+		                   (unsigned long long)e->want.off);
 	if (sf_map_reserve(&e->pub.names, e->pub.st.n) < 0)
 		failed = -ENOMEM;
 	for (size_t i = 0; i < e->pub.st.n && !failed; i++)
-		sf_map_add(&e->pub.names, e->pub.st.at[i].name, e->pub.st.at[i].name_len, (uint32_t)i, same_name, &e->pub,
-			   &failed);
-	return failed ? sf_fail(err, failed, "'%s': no memory for %zu names", src->name, e->pub.st.n) : 0;
+		sf_map_add(&e->pub.names, e->pub.st.at[i].name, e->pub.st.at[i].name_len,
+		           (uint32_t)i, same_name, &e->pub, &failed);
+	return failed ? sf_fail(err, failed, "'%s': no memory for %zu names", src->name,
+	                        e->pub.st.n)
+	              : 0;
 }
 
 static void fetched(struct sf_io_req *req, int r)
@@ -373,13 +389,16 @@ static void start(struct entry *e)
 		first = e->want.off < src->size ? SF_MIN(BLOB_HEAD, src->size - e->want.off) : 0;
 		e->arena.limit = e->cache->limit;
 		if (first < 8)
-			r = sf_fail(err, -EBADMSG, "'%s': a safetensors blob at %llu, but the file has %llu bytes", src->name,
-				    (unsigned long long)e->want.off, (unsigned long long)src->size);
+			r = sf_fail(err, -EBADMSG,
+			            "'%s': a safetensors blob at %llu, but the file has %llu bytes",
+			            src->name, (unsigned long long)e->want.off,
+			            (unsigned long long)src->size);
 	}
 	if (r >= 0) {
 		e->in = malloc(first ? first : 1);
 		if (!e->in)
-			r = sf_fail(err, -ENOMEM, "'%s': no memory for %llu bytes", src->name, (unsigned long long)first);
+			r = sf_fail(err, -ENOMEM, "'%s': no memory for %llu bytes", src->name,
+			            (unsigned long long)first);
 	}
 	if (r < 0)
 		finish(e, r);
@@ -419,21 +438,24 @@ static struct entry *entry_new(struct sf_item_cache *c, const struct sf_cache_wa
 	e->want = *want;
 	sf_source_ref(want->src);
 	e->last_wait = &e->waits;
-	/* what a load will hold is not known: for a compressed item four times its size is a fair guess, within its limit */
+	/* what a load will hold is not known: for a compressed item four times its size is a fair
+	 * guess, within its limit */
 	if (want->kind == SF_CACHED_BLOB || !sf_mul(want->len, 4, &guess))
 		guess = BLOB_HEAD * 4;
 	e->bytes = SF_MIN(guess, c->limit);
 	return e;
 }
 
-void sf_item_cache_load(struct sf_item_cache *c, const struct sf_cache_want *want, struct sf_cache_wait *wait)
+void sf_item_cache_load(struct sf_item_cache *c, const struct sf_cache_want *want,
+                        struct sf_cache_wait *wait)
 {
 	struct entry *e, *made = entry_new(c, want), **b;
 	int r = 0;
 
 	wait->next = NULL;
 	if (!made) {
-		wait->done(wait, sf_fail(&wait->err, -ENOMEM, "'%s': no memory", want->src->name), NULL);
+		wait->done(wait, sf_fail(&wait->err, -ENOMEM, "'%s': no memory", want->src->name),
+		           NULL);
 		return;
 	}
 	pthread_mutex_lock(&c->locked.m);
@@ -472,11 +494,21 @@ void sf_item_cache_end(struct sf_item_cache *c)
 {
 	pthread_mutex_lock(&c->locked.m);
 	c->locked.ending = true;
-	for (struct entry *e = c->locked.loading; e; e = e->next)
-		if (e->want.src && e->want.src->ops->cancel)
-			e->want.src->ops->cancel(e->want.src, &e->req);
-	while (c->locked.nloads)
-		pthread_cond_wait(&c->locked.idle, &c->locked.m);
+	while (c->locked.nloads) {
+		struct timespec until;
+		/* again and again: a load that is just about to submit its next request has nothing
+		 * to cancel yet */
+		for (struct entry *e = c->locked.loading; e; e = e->next)
+			if (e->want.src && e->want.src->ops->cancel)
+				e->want.src->ops->cancel(e->want.src, &e->req);
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 5000000;
+		if (until.tv_nsec >= 1000000000) {
+			until.tv_nsec -= 1000000000;
+			until.tv_sec++;
+		}
+		pthread_cond_timedwait(&c->locked.idle, &c->locked.m, &until);
+	}
 	pthread_mutex_unlock(&c->locked.m);
 }
 

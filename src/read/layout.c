@@ -11,10 +11,12 @@
 
 #define PAGE 4096 /* words */
 #define ODD (UINT64_C(1) << 63)
-#define DIR_MAX (UINT64_C(64) << 20) /* bytes of a central directory or a data.pkl of one tensor */
+#define DIR_MAX (UINT64_C(64) << 20) /* bytes of a central directory or a data.pkl of one tensor \
+	                              */
 
 struct page {
-	_Atomic uint64_t word[PAGE]; /* 0: not known; payload_off + 1; ODD | pointer to an odd layout */
+	_Atomic uint64_t
+		word[PAGE]; /* 0: not known; payload_off + 1; ODD | pointer to an odd layout */
 };
 
 struct odd {
@@ -38,7 +40,8 @@ int sf_layouts_new(uint64_t nchunks, struct sf_layouts **ret, struct sf_error *e
 	if (sf_mul(n, sizeof(void *), &bytes) && sf_add(bytes, sizeof(struct sf_layouts), &bytes))
 		*ret = calloc(1, bytes);
 	if (!*ret)
-		return sf_fail(err, -ENOMEM, "layouts: no memory for %llu chunks", (unsigned long long)nchunks);
+		return sf_fail(err, -ENOMEM, "layouts: no memory for %llu chunks",
+		               (unsigned long long)nchunks);
 	(*ret)->npages = n;
 	return 0;
 }
@@ -62,7 +65,8 @@ static uint64_t ordinary_len(const struct sf_tensor *t, uint32_t i)
 	return sf_chunk_part_len(t, i) * sf_dtype_info(t->dtype)->bytes;
 }
 
-bool sf_layout_get(const struct sf_layouts *l, const struct sf_tensor *t, uint32_t i, struct sf_item_layout *ret)
+bool sf_layout_get(const struct sf_layouts *l, const struct sf_tensor *t, uint32_t i,
+                   struct sf_item_layout *ret)
 {
 	uint64_t n = t->chunk0 + i, word;
 	struct page *page = atomic_load_explicit(&l->page[n / PAGE], memory_order_acquire);
@@ -74,11 +78,14 @@ bool sf_layout_get(const struct sf_layouts *l, const struct sf_tensor *t, uint32
 		return false;
 	if (word & ODD) {
 		const struct odd *o = (const struct odd *)(uintptr_t)(word & ~ODD);
-		*ret = (struct sf_item_layout){ o->payload_off, o->payload_len, o->row_major, o->conj, o->neg,
-						o->row_major ? NULL : o->stride };
+		*ret = (struct sf_item_layout){ o->payload_off, o->payload_len,
+			                        o->row_major,   o->conj,
+			                        o->neg,         o->row_major ? NULL : o->stride };
 		return true;
 	}
-	*ret = (struct sf_item_layout){ .payload_off = word - 1, .payload_len = ordinary_len(t, i), .row_major = true };
+	*ret = (struct sf_item_layout){ .payload_off = word - 1,
+		                        .payload_len = ordinary_len(t, i),
+		                        .row_major = true };
 	return true;
 }
 
@@ -86,15 +93,16 @@ static struct page *make_page(struct sf_layouts *l, uint64_t n)
 {
 	struct page *none = NULL, *page = calloc(1, sizeof(*page));
 
-	if (page && !atomic_compare_exchange_strong_explicit(&l->page[n], &none, page, memory_order_acq_rel,
-							     memory_order_acquire)) {
+	if (page && !atomic_compare_exchange_strong_explicit(
+			    &l->page[n], &none, page, memory_order_acq_rel, memory_order_acquire)) {
 		free(page);
 		page = none;
 	}
 	return page;
 }
 
-int sf_layout_put(struct sf_layouts *l, const struct sf_tensor *t, uint32_t i, const struct sf_item_layout *layout)
+int sf_layout_put(struct sf_layouts *l, const struct sf_tensor *t, uint32_t i,
+                  const struct sf_item_layout *layout)
 {
 	uint64_t n = t->chunk0 + i, word = layout->payload_off + 1, none = 0;
 	struct page *page = atomic_load_explicit(&l->page[n / PAGE], memory_order_acquire);
@@ -104,8 +112,8 @@ int sf_layout_put(struct sf_layouts *l, const struct sf_tensor *t, uint32_t i, c
 		page = make_page(l, n / PAGE);
 	if (!page)
 		return -ENOMEM;
-	if (!layout->row_major || layout->conj || layout->neg || layout->payload_len != ordinary_len(t, i) ||
-	    word & ODD) {
+	if (!layout->row_major || layout->conj || layout->neg ||
+	    layout->payload_len != ordinary_len(t, i) || word & ODD) {
 		o = malloc(sizeof(*o) + (layout->row_major ? 0 : t->ndim * sizeof(*o->stride)));
 		if (!o)
 			return -ENOMEM;
@@ -118,15 +126,15 @@ int sf_layout_put(struct sf_layouts *l, const struct sf_tensor *t, uint32_t i, c
 			memcpy(o->stride, layout->stride, t->ndim * sizeof(*o->stride));
 		word = ODD | (uint64_t)(uintptr_t)o;
 	}
-	if (!atomic_compare_exchange_strong_explicit(&page->word[n % PAGE], &none, word, memory_order_acq_rel,
-						     memory_order_acquire)) {
+	if (!atomic_compare_exchange_strong_explicit(&page->word[n % PAGE], &none, word,
+	                                             memory_order_acq_rel, memory_order_acquire)) {
 		free(o); /* known by now */
 		return 0;
 	}
 	if (o) {
 		o->next = atomic_load_explicit(&l->odds, memory_order_relaxed);
-		while (!atomic_compare_exchange_weak_explicit(&l->odds, &o->next, o, memory_order_release,
-							      memory_order_relaxed))
+		while (!atomic_compare_exchange_weak_explicit(
+			&l->odds, &o->next, o, memory_order_release, memory_order_relaxed))
 			;
 	}
 	return 0;
@@ -137,12 +145,13 @@ static void put_shape(char *text, size_t size, const uint64_t *at, unsigned ndim
 	size_t n = 0;
 
 	for (unsigned d = 0; d < ndim && n < size; d++)
-		n += (size_t)snprintf(text + n, size - n, "%s%llu", d ? ", " : "", (unsigned long long)at[d]);
+		n += (size_t)snprintf(text + n, size - n, "%s%llu", d ? ", " : "",
+		                      (unsigned long long)at[d]);
 }
 
-int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const struct sf_chunk *c,
-			const struct sf_torch_item *item, int64_t *stride, struct sf_item_layout *ret,
-			struct sf_error *err)
+int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
+                        const struct sf_chunk *c, const struct sf_torch_item *item, int64_t *stride,
+                        struct sf_item_layout *ret, struct sf_error *err)
 {
 	const struct sf_torch_tensor *x = &item->t;
 	uint64_t elem = sf_dtype_info(t->dtype)->bytes, volume = 1, numel = 1, span = 1, off, need;
@@ -150,7 +159,7 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t, c
 
 	if (x->dtype != t->dtype)
 		return sf_fail(err, -EBADMSG, "the item's header says dtype %s, metadata says %s",
-			       sf_dtype_info(x->dtype)->torch, sf_dtype_info(t->dtype)->torch);
+		               sf_dtype_info(x->dtype)->torch, sf_dtype_info(t->dtype)->torch);
 	for (unsigned d = 0; d < t->ndim; d++)
 		volume *= c->extent[d];
 	for (unsigned d = 0; d < x->ndim; d++) {
@@ -163,26 +172,34 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t, c
 		char a[200] = "", b[200] = "";
 		put_shape(a, sizeof(a), x->shape, x->ndim);
 		put_shape(b, sizeof(b), c->extent, t->ndim);
-		return sf_fail(err, -EBADMSG, "the item's header says shape [%s], metadata says [%s] (%llu elements)", a, b,
-			       (unsigned long long)c->part_len);
+		return sf_fail(
+			err, -EBADMSG,
+			"the item's header says shape [%s], metadata says [%s] (%llu elements)", a,
+			b, (unsigned long long)c->part_len);
 	}
 	/* dense row-major? Dimensions of one element have no say. */
 	for (unsigned d = x->ndim; d-- > 0; span *= x->shape[d])
-		row_major = row_major && (x->shape[d] == 1 || (x->stride[d] >= 0 && (uint64_t)x->stride[d] == span));
+		row_major = row_major && (x->shape[d] == 1 ||
+		                          (x->stride[d] >= 0 && (uint64_t)x->stride[d] == span));
 	if (c->part_len != volume && !row_major)
-		return sf_fail(err, -ENOTSUP, "an item that holds part of its box is not contiguous");
+		return sf_fail(err, -ENOTSUP,
+		               "an item that holds part of its box is not contiguous");
 	if (!sf_mul(x->storage_off, elem, &off) || off > item->payload_len)
-		return sf_fail(err, -EBADMSG, "storage offset %llu (of %llu-byte elements) in a storage of %llu bytes",
-			       (unsigned long long)x->storage_off, (unsigned long long)elem,
-			       (unsigned long long)item->payload_len);
+		return sf_fail(
+			err, -EBADMSG,
+			"storage offset %llu (of %llu-byte elements) in a storage of %llu bytes",
+			(unsigned long long)x->storage_off, (unsigned long long)elem,
+			(unsigned long long)item->payload_len);
 	*ret = (struct sf_item_layout){ .row_major = row_major, .conj = x->conj, .neg = x->neg };
 	ret->payload_len = item->payload_len - off;
 	if (!sf_add(item->payload_off, off, &ret->payload_off))
-		return sf_fail(err, -EBADMSG, "payload at %llu", (unsigned long long)item->payload_off);
+		return sf_fail(err, -EBADMSG, "payload at %llu",
+		               (unsigned long long)item->payload_off);
 	need = c->part_len * elem;
 	if (row_major && ret->payload_len < need)
-		return sf_fail(err, -EBADMSG, "the item's payload has %llu bytes, its box needs %llu",
-			       (unsigned long long)ret->payload_len, (unsigned long long)need);
+		return sf_fail(err, -EBADMSG,
+		               "the item's payload has %llu bytes, its box needs %llu",
+		               (unsigned long long)ret->payload_len, (unsigned long long)need);
 	if (row_major)
 		ret->payload_len = need;
 	else
@@ -191,8 +208,10 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t, c
 	return 0;
 }
 
-int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err), void *arg,
-		       uint64_t item_len, struct sf_torch_item *ret, struct sf_error *err)
+int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t len,
+                                   struct sf_error *err),
+                       void *arg, uint64_t item_len, struct sf_torch_item *ret,
+                       struct sf_error *err)
 {
 	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { .limit = DIR_MAX };
 	const struct sf_zip_record *rec;
@@ -213,11 +232,12 @@ int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t 
 	if (r < 0)
 		return r;
 	if (end.dir_len > DIR_MAX || end.dir_off > item_len || end.dir_len > item_len - end.dir_off)
-		return sf_fail(err, -E2BIG, "a central directory of %llu bytes at %llu", (unsigned long long)end.dir_len,
-			       (unsigned long long)end.dir_off);
+		return sf_fail(err, -E2BIG, "a central directory of %llu bytes at %llu",
+		               (unsigned long long)end.dir_len, (unsigned long long)end.dir_off);
 	dir = malloc(end.dir_len ? end.dir_len : 1);
 	if (!dir)
-		return sf_fail(err, -ENOMEM, "no memory for %llu bytes", (unsigned long long)end.dir_len);
+		return sf_fail(err, -ENOMEM, "no memory for %llu bytes",
+		               (unsigned long long)end.dir_len);
 	r = read(arg, end.dir_off, dir, end.dir_len, err);
 	if (r >= 0)
 		r = sf_zip_parse_dir(dir, &end, item_len, &arena, &zip, err);
@@ -225,19 +245,22 @@ int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t 
 		return r;
 	rec = sf_zip_find(&zip, "data.pkl");
 	if (!rec || rec->method != 0 || rec->size > DIR_MAX)
-		return sf_fail(err, -EBADMSG, "no record data.pkl, or one that is packed or has over %llu bytes",
-			       (unsigned long long)DIR_MAX);
+		return sf_fail(err, -EBADMSG,
+		               "no record data.pkl, or one that is packed or has over %llu bytes",
+		               (unsigned long long)DIR_MAX);
 	r = read(arg, rec->header_off, local, sizeof(local), err);
 	if (r >= 0)
 		r = sf_zip_local_data(local, rec->header_off, &data, err);
 	if (r < 0)
 		return r;
 	if (data > item_len || rec->size > item_len - data)
-		return sf_fail(err, -EBADMSG, "record data.pkl: %llu bytes at %llu of %llu", (unsigned long long)rec->size,
-			       (unsigned long long)data, (unsigned long long)item_len);
+		return sf_fail(err, -EBADMSG, "record data.pkl: %llu bytes at %llu of %llu",
+		               (unsigned long long)rec->size, (unsigned long long)data,
+		               (unsigned long long)item_len);
 	pkl = malloc(rec->size ? rec->size : 1);
 	if (!pkl)
-		return sf_fail(err, -ENOMEM, "no memory for %llu bytes", (unsigned long long)rec->size);
+		return sf_fail(err, -ENOMEM, "no memory for %llu bytes",
+		               (unsigned long long)rec->size);
 	r = read(arg, data, pkl, rec->size, err);
 	if (r >= 0)
 		r = sf_torch_item_pkl(pkl, rec->size, &ret->t, key, err);
@@ -253,15 +276,16 @@ int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t 
 	if (r < 0)
 		return r;
 	if (data > item_len || rec->size > item_len - data)
-		return sf_fail(err, -EBADMSG, "record %s: %llu bytes at %llu of %llu", name, (unsigned long long)rec->size,
-			       (unsigned long long)data, (unsigned long long)item_len);
+		return sf_fail(err, -EBADMSG, "record %s: %llu bytes at %llu of %llu", name,
+		               (unsigned long long)rec->size, (unsigned long long)data,
+		               (unsigned long long)item_len);
 	ret->payload_off = data;
 	ret->payload_len = rec->size;
 	return 0;
 }
 
-int sf_layout_convert(enum sf_dtype dtype, bool conj, bool neg, uint8_t *p, uint64_t at, uint64_t len,
-		      struct sf_error *err)
+int sf_layout_convert(enum sf_dtype dtype, bool conj, bool neg, uint8_t *p, uint64_t at,
+                      uint64_t len, struct sf_error *err)
 {
 	const struct sf_dtype_info *info = sf_dtype_info(dtype);
 	uint8_t mask[16] = { 0 }; /* of one element: the sign bits to flip */

@@ -50,15 +50,18 @@ static int slice_wait(struct slices *all, struct slice *s, struct sf_error *err,
 }
 
 static int read_long(struct sf_reader *rdr,
-		     int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err), void *arg,
-		     uint64_t off, uint8_t *buf, uint64_t len, struct sf_error *err)
+                     int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+                                 struct sf_error *err),
+                     void *arg, uint64_t off, uint8_t *buf, uint64_t len, struct sf_error *err)
 {
 	struct slices *all;
 	unsigned next = 0;
 	int r = 0;
 
 	if (len <= SLICE) {
-		struct sf_read rd = { .emit = emit, .arg = arg, .off = off, .len = len, .buf = buf };
+		struct sf_read rd = {
+			.emit = emit, .arg = arg, .off = off, .len = len, .buf = buf
+		};
 		if (!len)
 			return 0;
 		r = sf_read_wait(rdr, &rd);
@@ -78,8 +81,13 @@ static int read_long(struct sf_reader *rdr,
 		r = slice_wait(all, s, err, r);
 		if (r < 0)
 			break;
-		s->rd = (struct sf_read){ .emit = emit, .arg = arg, .off = off + at, .len = n, .buf = buf + at,
-					  .done = slice_done, .priv = s };
+		s->rd = (struct sf_read){ .emit = emit,
+			                  .arg = arg,
+			                  .off = off + at,
+			                  .len = n,
+			                  .buf = buf + at,
+			                  .done = slice_done,
+			                  .priv = s };
 		s->all = all;
 		s->done = false;
 		r = sf_read_try(rdr, &s->rd);
@@ -101,23 +109,26 @@ static int read_long(struct sf_reader *rdr,
 	return r;
 }
 
-static int emit_tensor(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+static int emit_tensor(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+                       struct sf_error *err)
 {
 	return sf_parts_tensor(p, *(uint32_t *)arg, off, len, SF_DTYPE_NONE);
 }
 
-static int emit_object(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+static int emit_object(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+                       struct sf_error *err)
 {
 	return sf_parts_object(p, *(uint32_t *)arg, off, len);
 }
 
-int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
+int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len,
+                   struct sf_error *err)
 {
 	return read_long(r, emit_tensor, &tensor, off, buf, len, err);
 }
 
-int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf, uint64_t len,
-			 struct sf_error *err)
+int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf,
+                         uint64_t len, struct sf_error *err)
 {
 	return read_long(r, emit_object, &object, off, buf, len, err);
 }
@@ -134,7 +145,8 @@ struct window {
 	size_t n;
 };
 
-static int emit_lens(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+static int emit_lens(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+                     struct sf_error *err)
 {
 	const struct window *w = arg;
 	int r = 0;
@@ -144,7 +156,8 @@ static int emit_lens(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, 
 	return r;
 }
 
-static int emit_items(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+static int emit_items(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+                      struct sf_error *err)
 {
 	const struct window *w = arg;
 	int r = 0;
@@ -155,8 +168,9 @@ static int emit_items(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
 }
 
 static int read_window(struct sf_reader *rdr,
-		       int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err),
-		       struct window *w, void *buf, uint64_t len, struct sf_error *err)
+                       int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+                                   struct sf_error *err),
+                       struct window *w, void *buf, uint64_t len, struct sf_error *err)
 {
 	struct sf_read rd = { .emit = emit, .arg = w, .len = len, .buf = buf };
 	int r = sf_read_wait(rdr, &rd);
@@ -193,8 +207,9 @@ int sf_read_object_len(struct sf_reader *r, uint32_t object, uint64_t *ret, stru
 
 /* Items whose lengths are known, each handed over; as many in one read as WINDOW has room for. */
 static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint64_t limit,
-		     int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len, struct sf_error *err),
-		     void *arg, struct sf_error *err)
+                     int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len,
+                                 struct sf_error *err),
+                     void *arg, struct sf_error *err)
 {
 	SF_FREE uint8_t *buf = NULL;
 	uint64_t cap = 0;
@@ -214,7 +229,8 @@ static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint6
 			cap = bytes;
 			buf = malloc(bytes ? bytes : 1);
 			if (!buf)
-				return sf_fail(err, -ENOMEM, "no memory for %llu bytes of objects", (unsigned long long)bytes);
+				return sf_fail(err, -ENOMEM, "no memory for %llu bytes of objects",
+				               (unsigned long long)bytes);
 		}
 		struct window w = { &at[i], k - i };
 		if (bytes && k - i == 1)
@@ -228,8 +244,9 @@ static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint6
 }
 
 int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint64_t limit,
-		    int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len, struct sf_error *err), void *arg,
-		    struct sf_error *err)
+                    int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len,
+                                struct sf_error *err),
+                    void *arg, struct sf_error *err)
 {
 	const struct sf_ckpt *ckpt = r->ckpt;
 	SF_FREE struct item *items = sf_alloc_array(n, sizeof(*items));
@@ -243,7 +260,10 @@ int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint
 		if (objects[i] >= ckpt->nobjects)
 			return sf_fail(err, -EINVAL, "object %u of %u", objects[i], ckpt->nobjects);
 		o = &ckpt->object[objects[i]];
-		items[i] = (struct item){ objects[i], o->place == SF_NONE ? SF_NONE : ckpt->place[o->place].file, o->off, o->len };
+		items[i] =
+			(struct item){ objects[i],
+			               o->place == SF_NONE ? SF_NONE : ckpt->place[o->place].file,
+			               o->off, o->len };
 	}
 	/* in the order of the files: neighbours become one request */
 	qsort(items, n, sizeof(*items), compare_items);

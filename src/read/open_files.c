@@ -10,7 +10,7 @@
 struct slot {
 	struct sf_source *src;
 	uint32_t key;
-	uint32_t chain;       /* next slot of the same bucket, or of the free list */
+	uint32_t chain; /* next slot of the same bucket, or of the free list */
 	uint32_t newer, older;
 };
 

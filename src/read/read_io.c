@@ -12,7 +12,8 @@ void sf_op_async_begin(struct sf_op *op)
 
 int sf_op_async_end(struct sf_op *op)
 {
-	return atomic_fetch_sub_explicit(&op->pending, 1, memory_order_acq_rel) == 1 ? 0 : SF_OP_PARKED;
+	return atomic_fetch_sub_explicit(&op->pending, 1, memory_order_acq_rel) == 1 ? 0
+	                                                                             : SF_OP_PARKED;
 }
 
 void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err)
@@ -35,13 +36,15 @@ static void request_done(struct sf_io_req *req, int r)
 	struct sf_op *op = q->op;
 
 	if (r < 0) {
-		/* words about the item are put before the message here: completions of one op do not meet in op->err */
+		/* words about the item are put before the message here: completions of one op do
+		 * not meet in op->err */
 		const struct sf_op_item *item = &op->items.at[q->item];
 		const struct sf_part *part = &op->parts.list.at[item->part];
 		const struct sf_ckpt *ckpt = op->r->ckpt;
 		if (part->kind == SF_PART_TENSOR) {
 			const struct sf_key *k = &ckpt->key[ckpt->tensor[part->index].key];
-			sf_fail_ctx(&req->err, r, "tensor '%.*s', chunk %u", (int)SF_MIN(k->len, 200u), k->name, item->chunk);
+			sf_fail_ctx(&req->err, r, "tensor '%.*s', chunk %u",
+			            (int)SF_MIN(k->len, 200u), k->name, item->chunk);
 		}
 	}
 	sf_op_completed(op, r, &req->err);
@@ -71,8 +74,8 @@ static void fill(struct sf_op *op, struct sf_op_req *q, const struct sf_range *r
 }
 
 /*
- * Each range is tried first; what would wait is submitted, a window of requests at a time, so that a read of many small
- * ranges needs memory for a window only.
+ * Each range is tried first; what would wait is submitted, a window of requests at a time, so that
+ * a read of many small ranges needs memory for a window only.
  */
 int sf_op_io(struct sf_op *op)
 {
@@ -82,8 +85,9 @@ int sf_op_io(struct sf_op *op)
 
 	for (; op->io_at < v->n && n < SF_OP_WINDOW; op->io_at++) {
 		const struct sf_range *range = &v->at[op->io_at];
-		r = sf_source_try(op->sources.at[range->source].src, range->off, &op->co.iovs.at[range->iov0],
-				  (int)range->niov, range->len, range->kind, &op->err);
+		r = sf_source_try(op->sources.at[range->source].src, range->off,
+		                  &op->co.iovs.at[range->iov0], (int)range->niov, range->len,
+		                  range->kind, &op->err);
 		if (r == 0)
 			continue;
 		if (r != -EAGAIN)
@@ -113,7 +117,8 @@ int sf_op_io(struct sf_op *op)
 		atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
 		sf_source_submit(op->reqs[i].src, &op->reqs[i].io);
 	}
-	if (atomic_load(&op->claimed)) /* canceled meanwhile: whoever did that may not have seen them all */
+	if (atomic_load(&op->claimed)) /* canceled meanwhile: whoever did that may not have seen
+	                                  them all */
 		sf_op_cancel_io(op);
 	r = sf_op_async_end(op);
 	if (r == 0) {

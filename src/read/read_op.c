@@ -5,8 +5,8 @@
 #include "base/mem.h"
 #include "read/read_op.h"
 
-#define KEEP_BUF (8u << 20)  /* a larger buffer is not kept for the next read */
-#define KEEP_ELEMS 65536     /* nor is a longer array */
+#define KEEP_BUF (8u << 20) /* a larger buffer is not kept for the next read */
+#define KEEP_ELEMS 65536    /* nor is a longer array */
 
 uint8_t *sf_op_dst(struct sf_op *op)
 {
@@ -34,9 +34,11 @@ int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
 
 	if (r == -EAGAIN || part->kind == SF_PART_LISTED)
 		return r;
-	k = &ckpt->key[part->kind == SF_PART_TENSOR ? ckpt->tensor[part->index].key : ckpt->object[part->index].key];
+	k = &ckpt->key[part->kind == SF_PART_TENSOR ? ckpt->tensor[part->index].key
+	                                            : ckpt->object[part->index].key];
 	if (part->kind == SF_PART_TENSOR)
-		return sf_fail_ctx(&op->err, r, "tensor '%.*s', chunk %u", (int)SF_MIN(k->len, 200u), k->name, item->chunk);
+		return sf_fail_ctx(&op->err, r, "tensor '%.*s', chunk %u",
+		                   (int)SF_MIN(k->len, 200u), k->name, item->chunk);
 	return sf_fail_ctx(&op->err, r, "object '%.*s'", (int)SF_MIN(k->len, 200u), k->name);
 }
 
@@ -94,19 +96,23 @@ static int add_part(struct sf_parts *p, struct sf_part part)
 	return sf_part_list_push(&p->list, part) < 0 ? -ENOMEM : 0;
 }
 
-int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len, enum sf_dtype cast)
+int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len,
+                    enum sf_dtype cast)
 {
 	const struct sf_ckpt *ckpt = p->op->r->ckpt;
-	struct sf_part part = { .kind = SF_PART_TENSOR, .index = tensor, .len = len, .off = off, .n = len };
+	struct sf_part part = {
+		.kind = SF_PART_TENSOR, .index = tensor, .len = len, .off = off, .n = len
+	};
 	const struct sf_tensor *t;
 
 	if (tensor >= ckpt->ntensors)
 		return -ERANGE;
 	t = &ckpt->tensor[tensor];
 	if (cast != SF_DTYPE_NONE && cast != t->dtype) {
-		uint64_t to = sf_dtype_info(cast)->bytes, from = sf_dtype_info(t->dtype)->bytes, first, end;
-		if (!sf_dtype_info(cast)->is_float || !sf_dtype_info(t->dtype)->is_float || off > t->bytes / from * to ||
-		    len > t->bytes / from * to - off)
+		uint64_t to = sf_dtype_info(cast)->bytes, from = sf_dtype_info(t->dtype)->bytes,
+			 first, end;
+		if (!sf_dtype_info(cast)->is_float || !sf_dtype_info(t->dtype)->is_float ||
+		    off > t->bytes / from * to || len > t->bytes / from * to - off)
 			return -ERANGE;
 		first = off / to;
 		end = (off + len + to - 1) / to;
@@ -126,14 +132,22 @@ int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t 
 {
 	if (listed >= p->op->r->ckpt->nlisting)
 		return -ERANGE;
-	return add_part(p, (struct sf_part){ .kind = SF_PART_LISTED, .index = listed, .len = len, .off = off, .n = len });
+	return add_part(p, (struct sf_part){ .kind = SF_PART_LISTED,
+	                                     .index = listed,
+	                                     .len = len,
+	                                     .off = off,
+	                                     .n = len });
 }
 
 int sf_parts_object(struct sf_parts *p, uint32_t object, uint64_t off, uint64_t len)
 {
 	if (object >= p->op->r->ckpt->nobjects)
 		return -ERANGE;
-	return add_part(p, (struct sf_part){ .kind = SF_PART_OBJECT, .index = object, .len = len, .off = off, .n = len });
+	return add_part(p, (struct sf_part){ .kind = SF_PART_OBJECT,
+	                                     .index = object,
+	                                     .len = len,
+	                                     .off = off,
+	                                     .n = len });
 }
 
 int sf_parts_object_len(struct sf_parts *p, uint32_t object)
@@ -146,7 +160,8 @@ int sf_parts_object_len(struct sf_parts *p, uint32_t object)
 	o = &ckpt->object[object];
 	if (o->place != SF_NONE && ckpt->place[o->place].transform == SF_TRANSFORM_NONE)
 		return sf_parts_bytes(p, &o->len, sizeof(o->len));
-	return add_part(p, (struct sf_part){ .kind = SF_PART_OBJECT_LEN, .index = object, .len = 8 });
+	return add_part(p,
+	                (struct sf_part){ .kind = SF_PART_OBJECT_LEN, .index = object, .len = 8 });
 }
 
 int sf_op_begin(struct sf_op *op, struct sf_read *rd)
@@ -158,21 +173,27 @@ int sf_op_begin(struct sf_op *op, struct sf_read *rd)
 	op->len = rd->len;
 	op->to_caller = rd->buf != NULL;
 	op->parts.op = op;
-	op->dst = op->may_wait ? NULL : rd->buf; /* a late completion must not find the caller's memory gone */
+	op->dst = op->may_wait
+	                  ? NULL
+	                  : rd->buf; /* a late completion must not find the caller's memory gone */
 	op->state = SF_OP_WAVE;
 	op->err.msg[0] = '\0';
 	r = rd->emit(rd->arg, rd->off, rd->len, &op->parts, &op->err);
 	if (r < 0)
-		return op->err.msg[0] ? r : sf_fail(&op->err, r, "a view's parts of %llu bytes at %llu were refused",
-						    (unsigned long long)rd->len, (unsigned long long)rd->off);
+		return op->err.msg[0]
+		               ? r
+		               : sf_fail(&op->err, r,
+		                         "a view's parts of %llu bytes at %llu were refused",
+		                         (unsigned long long)rd->len, (unsigned long long)rd->off);
 	if (op->parts.at != rd->len)
-		return sf_fail(&op->err, -EIO, "a view gave %llu of %llu bytes at %llu", (unsigned long long)op->parts.at,
-			       (unsigned long long)rd->len, (unsigned long long)rd->off);
+		return sf_fail(&op->err, -EIO, "a view gave %llu of %llu bytes at %llu",
+		               (unsigned long long)op->parts.at, (unsigned long long)rd->len,
+		               (unsigned long long)rd->off);
 	if (op->parts.cast_bytes) {
 		op->cast_buf = malloc(op->parts.cast_bytes);
 		if (!op->cast_buf)
 			return sf_fail(&op->err, -ENOMEM, "no memory for %llu bytes to cast",
-				       (unsigned long long)op->parts.cast_bytes);
+			               (unsigned long long)op->parts.cast_bytes);
 	}
 	return 0;
 }
@@ -196,16 +217,19 @@ static enum sf_fetch_kind fetch_kind(const struct sf_part *part)
 }
 
 /* 1: lent. Bytes that are looked at later, or go to the caller's buffer, are not. */
-static int lend(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part, uint64_t base,
-		const struct sf_piece *p)
+static int lend(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part,
+                uint64_t base, const struct sf_piece *p)
 {
-	struct sf_op_lease l = { part->dst + p->dst_off, p->len, p->count, (uint64_t)p->dst_step, { 0 } };
+	struct sf_op_lease l = {
+		part->dst + p->dst_off, p->len, p->count, (uint64_t)p->dst_step, { 0 }
+	};
 
-	if (p->len < SF_LEND_MIN || (p->count > 1 && (p->src_step != (int64_t)p->len || p->dst_step < p->src_step)) ||
+	if (p->len < SF_LEND_MIN ||
+	    (p->count > 1 && (p->src_step != (int64_t)p->len || p->dst_step < p->src_step)) ||
 	    p->count > SF_OP_LENT - op->nlent)
 		return 0;
-	if (sf_source_lend(op->sources.at[item->source].src, base + p->src_off, p->len * p->count, fetch_kind(part),
-			   &l.lease) < 0)
+	if (sf_source_lend(op->sources.at[item->source].src, base + p->src_off, p->len * p->count,
+	                   fetch_kind(part), &l.lease) < 0)
 		return 0;
 	if (sf_op_leases_push(&op->leases, l) < 0) {
 		sf_lease_release(&l.lease);
@@ -223,7 +247,8 @@ static int copy_from_memory(struct sf_op *op, const struct sf_op_item *item, uin
 		const struct sf_piece *p = &op->pieces.at[i];
 		const uint8_t *src = mem->at + item->layout.payload_off + p->src_off;
 		for (uint64_t k = 0; k < p->count; k++)
-			memcpy(dst + p->dst_off + (int64_t)k * p->dst_step, src + (int64_t)k * p->src_step, p->len);
+			memcpy(dst + p->dst_off + (int64_t)k * p->dst_step,
+			       src + (int64_t)k * p->src_step, p->len);
 	}
 	return 0;
 }
@@ -236,9 +261,11 @@ static int plan_item(struct sf_op *op, uint32_t i)
 
 	op->pieces.n = 0;
 	if (part->kind == SF_PART_TENSOR)
-		return sf_plan_pieces(op->r->ckpt, &op->r->ckpt->tensor[part->index], item->chunk, &item->layout, part->off,
-				      part->n, i, &op->pieces, &op->err);
-	return sf_pieces_push(&op->pieces, whole) < 0 ? sf_fail(&op->err, -ENOMEM, "no memory for pieces") : 0;
+		return sf_plan_pieces(op->r->ckpt, &op->r->ckpt->tensor[part->index], item->chunk,
+		                      &item->layout, part->off, part->n, i, &op->pieces, &op->err);
+	return sf_pieces_push(&op->pieces, whole) < 0
+	               ? sf_fail(&op->err, -ENOMEM, "no memory for pieces")
+	               : 0;
 }
 
 static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
@@ -252,9 +279,10 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	int r;
 
 	if (lay->payload_off > room || lay->payload_len > room - lay->payload_off)
-		return sf_fail(&op->err, -EBADMSG, "payload of %llu bytes at %llu of an item of %llu",
-			       (unsigned long long)lay->payload_len, (unsigned long long)lay->payload_off,
-			       (unsigned long long)room);
+		return sf_fail(&op->err, -EBADMSG,
+		               "payload of %llu bytes at %llu of an item of %llu",
+		               (unsigned long long)lay->payload_len,
+		               (unsigned long long)lay->payload_off, (unsigned long long)room);
 	r = plan_item(op, i);
 	if (r < 0)
 		return r;
@@ -264,8 +292,9 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 			memcpy(dst, &item->mem->len, 8);
 			return 0;
 		}
-		return dst ? copy_from_memory(op, item, dst) : sf_fail(&op->err, -ENOMEM, "no memory for %llu bytes",
-								       (unsigned long long)op->len);
+		return dst ? copy_from_memory(op, item, dst)
+		           : sf_fail(&op->err, -ENOMEM, "no memory for %llu bytes",
+		                     (unsigned long long)op->len);
 	}
 	base = item->off + lay->payload_off;
 	may_lend = may_lend && !part->cast && !lay->conj && !lay->neg;
@@ -278,14 +307,17 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	if (!kept)
 		return 0;
 	dst = part_dst(op, part);
-	if (!dst || sf_coalesce(&op->co, item->source, i, (uint8_t)fetch_kind(part), base, dst, op->pieces.at, kept) < 0)
-		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes", (unsigned long long)op->len);
+	if (!dst || sf_coalesce(&op->co, item->source, i, (uint8_t)fetch_kind(part), base, dst,
+	                        op->pieces.at, kept) < 0)
+		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
+		               (unsigned long long)op->len);
 	return 0;
 }
 
 static int make_pieces(struct sf_op *op)
 {
-	/* With a buffer of the caller's all bytes are put there; rd itself may be gone when the op was parked. */
+	/* With a buffer of the caller's all bytes are put there; rd itself may be gone when the op
+	 * was parked. */
 	bool may_lend = !op->to_caller;
 	int r = 0;
 
@@ -296,7 +328,8 @@ static int make_pieces(struct sf_op *op)
 			return sf_op_fail_item(op, &op->items.at[i], r);
 	}
 	if (sf_coalesce_finish(&op->co) < 0)
-		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes", (unsigned long long)op->len);
+		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
+		               (unsigned long long)op->len);
 	op->io_at = 0;
 	op->after_io = SF_OP_WAVE_DONE;
 	op->state = SF_OP_IO;
@@ -319,8 +352,8 @@ static int convert(struct sf_op *op, uint32_t i)
 		const struct sf_piece *p = &op->pieces.at[k];
 		for (uint64_t j = 0; j < p->count && r >= 0; j++) {
 			uint64_t at = p->dst_off + j * (uint64_t)p->dst_step;
-			r = sf_layout_convert(dtype, item->layout.conj, item->layout.neg, dst + at, part->off + at, p->len,
-					      &op->err);
+			r = sf_layout_convert(dtype, item->layout.conj, item->layout.neg, dst + at,
+			                      part->off + at, p->len, &op->err);
 		}
 	}
 	return r;
@@ -384,7 +417,8 @@ static int finish(struct sf_op *op)
 {
 	if (op->cast_buf) {
 		if (!sf_op_dst(op))
-			return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes", (unsigned long long)op->len);
+			return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
+			               (unsigned long long)op->len);
 		for (size_t i = 0; i < op->parts.list.n; i++)
 			if (op->parts.list.at[i].cast)
 				cast_part(op, &op->parts.list.at[i]);
@@ -399,8 +433,9 @@ static int add_iov(struct sf_op *op, const void *at, uint64_t len)
 }
 
 /*
- * The read in order: lent runs, and what is between them out of the buffer. A lease is a queue of runs in order, so the
- * next run is the first of one of them: few leases, or few runs, so looking at all of them costs least.
+ * The read in order: lent runs, and what is between them out of the buffer. A lease is a queue of
+ * runs in order, so the next run is the first of one of them: few leases, or few runs, so looking
+ * at all of them costs least.
  */
 static int lay_out(struct sf_op *op)
 {

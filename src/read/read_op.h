@@ -10,9 +10,10 @@
 #include "read/open_files.h"
 #include "read/reader.h"
 
-#define SF_OP_ITEMS 4096     /* of one wave */
-#define SF_OP_LENT 480       /* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
-#define SF_OP_WINDOW 64      /* requests submitted at once */
+#define SF_OP_ITEMS 4096 /* of one wave */
+#define SF_OP_LENT \
+	480 /* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
+#define SF_OP_WINDOW 64       /* requests submitted at once */
 #define SF_LEND_MIN (4 << 10) /* bytes of a run from which lending costs less than a copy */
 
 enum sf_part_kind { SF_PART_TENSOR, SF_PART_LISTED, SF_PART_OBJECT, SF_PART_OBJECT_LEN };
@@ -43,7 +44,7 @@ SF_VEC(sf_op_sources, struct sf_op_source);
 /* A stored item that a part touches. */
 struct sf_op_item {
 	uint32_t part;
-	uint32_t chunk; /* of the part's tensor; SF_NONE: an object's item, a listed file */
+	uint32_t chunk;  /* of the part's tensor; SF_NONE: an object's item, a listed file */
 	uint32_t source; /* op->sources.at[] */
 	uint8_t form, transform;
 	bool known; /* the layout is */
@@ -55,7 +56,8 @@ struct sf_op_item {
 };
 SF_VEC(sf_op_items, struct sf_op_item);
 
-/* Lent bytes: @count runs of @len that lie side by side where they are lent and @step apart in the read. */
+/* Lent bytes: @count runs of @len that lie side by side where they are lent and @step apart in the
+ * read. */
 struct sf_op_lease {
 	uint64_t dst, len, count, step;
 	struct sf_lease lease;
@@ -80,13 +82,22 @@ struct sf_op_wait {
 };
 
 enum sf_op_state {
-	SF_OP_WAVE, SF_OP_OPEN, SF_OP_HEADS, SF_OP_PARSE, SF_OP_SLOW, SF_OP_CACHE, SF_OP_CACHED, SF_OP_PIECES, SF_OP_IO,
-	SF_OP_WAVE_DONE, SF_OP_DONE
+	SF_OP_WAVE,
+	SF_OP_OPEN,
+	SF_OP_HEADS,
+	SF_OP_PARSE,
+	SF_OP_SLOW,
+	SF_OP_CACHE,
+	SF_OP_CACHED,
+	SF_OP_PIECES,
+	SF_OP_IO,
+	SF_OP_WAVE_DONE,
+	SF_OP_DONE
 };
 
 /*
- * A step's result: 0 goes on at once; SF_OP_PARKED: a completion goes on with it, maybe already on another thread, so
- * nothing of the op may be touched; negative ends it.
+ * A step's result: 0 goes on at once; SF_OP_PARKED: a completion goes on with it, maybe already on
+ * another thread, so nothing of the op may be touched; negative ends it.
  */
 #define SF_OP_PARKED 1
 
@@ -99,14 +110,15 @@ struct sf_op {
 	bool to_caller;        /* the result goes to the caller's buffer: nothing is lent */
 
 	uint64_t off, len;
-	uint8_t *dst;          /* where byte 0 of the read goes: own, or the caller's buffer when nothing can be late */
-	uint8_t *buf;          /* own */
+	uint8_t *dst; /* where byte 0 of the read goes: own, or the caller's buffer when nothing can
+	                 be late */
+	uint8_t *buf; /* own */
 	size_t buf_cap;
 	uint8_t *cast_buf;
 	struct sf_parts parts;
 	struct sf_op_leases leases;
-	uint32_t nlent;        /* runs of them */
-	struct sf_iovs iovs;   /* the result */
+	uint32_t nlent;      /* runs of them */
+	struct sf_iovs iovs; /* the result */
 
 	/* where the next wave begins */
 	size_t part_at, chunk_at;
@@ -120,15 +132,15 @@ struct sf_op {
 	struct sf_op_items items;
 	struct sf_pieces pieces;
 	struct sf_coalesce co;
-	size_t io_at;          /* co.ranges done or submitted */
+	size_t io_at; /* co.ranges done or submitted */
 	uint8_t *head;
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
 	struct sf_task slow;
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
-	pthread_mutex_t m;        /* guards the three below: completions and cancelling meet there */
-	int failed;               /* first failure of a completion, message in err */
+	pthread_mutex_t m; /* guards the three below: completions and cancelling meet there */
+	int failed;        /* first failure of a completion, message in err */
 	struct sf_op_req *reqs;
 	uint32_t nreqs;
 	struct sf_error err;
@@ -136,7 +148,7 @@ struct sf_op {
 	/* the reader's, under its lock */
 	struct sf_op *prev, *next;
 	bool listed;
-	int why;               /* -ETIMEDOUT or -ECANCELED */
+	int why; /* -ETIMEDOUT or -ECANCELED */
 	uint64_t deadline_ns;
 };
 
@@ -155,7 +167,7 @@ struct sf_reader {
 		struct sf_op *free;
 		unsigned nfree;
 		size_t free_bytes;
-		unsigned live; /* ops that are not in the free list */
+		unsigned live;              /* ops that are not in the free list */
 		struct sf_op *first, *last; /* submitted ones by deadline */
 		bool timer_runs, ending;
 	} locked;
@@ -164,11 +176,12 @@ struct sf_reader {
 
 /* read_op.c */
 int sf_op_begin(struct sf_op *op, struct sf_read *rd); /* the view says its parts */
-int sf_op_steps(struct sf_op *op);                      /* 0 done, SF_OP_PARKED, or negative with op->err */
-int sf_op_result(struct sf_op *op, void *buf);          /* op->iovs, or all into @buf; -ENOMEM */
-void sf_op_reset(struct sf_op *op);                     /* lets everything go, memory kept within reason */
-uint8_t *sf_op_dst(struct sf_op *op);                   /* NULL: no memory */
-int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r); /* words about it before op->err */
+int sf_op_steps(struct sf_op *op);             /* 0 done, SF_OP_PARKED, or negative with op->err */
+int sf_op_result(struct sf_op *op, void *buf); /* op->iovs, or all into @buf; -ENOMEM */
+void sf_op_reset(struct sf_op *op);            /* lets everything go, memory kept within reason */
+uint8_t *sf_op_dst(struct sf_op *op);          /* NULL: no memory */
+int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item,
+                    int r); /* words about it before op->err */
 
 /* The length of an object's item after its transform, as 8 bytes in the machine's order. */
 int sf_parts_object_len(struct sf_parts *p, uint32_t object);
@@ -183,11 +196,11 @@ int sf_op_ask_cache(struct sf_op *op);
 int sf_op_use_cached(struct sf_op *op);
 
 /* read_io.c */
-int sf_op_io(struct sf_op *op);          /* all of op->co.ranges, then op->after_io */
-void sf_op_cancel_io(struct sf_op *op);  /* any thread that holds a reference */
+int sf_op_io(struct sf_op *op);         /* all of op->co.ranges, then op->after_io */
+void sf_op_cancel_io(struct sf_op *op); /* any thread that holds a reference */
 /* around starting completions */
 void sf_op_async_begin(struct sf_op *op);
-int sf_op_async_end(struct sf_op *op);   /* 0: all came already; SF_OP_PARKED */
+int sf_op_async_end(struct sf_op *op); /* 0: all came already; SF_OP_PARKED */
 void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err);
 
 /* reader.c: goes on after the last completion */

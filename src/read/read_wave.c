@@ -6,9 +6,13 @@
 #include "base/thread_pool.h"
 #include "read/read_op.h"
 
-#define HEAD_BYTES 2048            /* first guess at an item's header; torch 2.14 writes about 900 bytes before the payload */
+#define HEAD_BYTES                                                                            \
+	2048 /* first guess at an item's header; torch 2.14 writes about 900 bytes before the \
+	        payload */
 #define HEAD_MAX (UINT64_C(16) << 20) /* of one item */
-#define DECODED_SLACK 65536        /* what a torch.save archive has beside its payload; deep pickles do not occur in tensors */
+#define DECODED_SLACK                                                                           \
+	65536 /* what a torch.save archive has beside its payload; deep pickles do not occur in \
+	         tensors */
 #define OBJECT_DECODED_MAX (UINT64_C(1) << 30)
 
 static const struct sf_tensor *tensor_of(const struct sf_op *op, const struct sf_op_item *item)
@@ -52,10 +56,34 @@ static int add_item(struct sf_op *op, struct sf_op_item item, uint32_t key)
 	return 0;
 }
 
+/* Written through something that cannot be undone here: the loader's warning says through what. */
+static int refuse_transform(struct sf_op *op, const struct sf_op_item *item, uint32_t file)
+{
+	const struct sf_ckpt *ckpt = op->r->ckpt;
+	const char *name = ckpt->file[file].name;
+	const size_t n = strlen(name);
+	static const char in[] = "items in ";
+
+	sf_fail(&op->err, -ENOTSUP, "its item in %s was written through a transform that cannot be undone",
+	        name);
+	for (uint32_t i = 0; i < ckpt->nwarnings; i++) {
+		const char *text = ckpt->warning[i].text;
+		if (strcmp(ckpt->warning[i].code, "transform") == 0 &&
+		    strncmp(text, in, sizeof(in) - 1) == 0 &&
+		    strncmp(text + sizeof(in) - 1, name, n) == 0 &&
+		    text[sizeof(in) - 1 + n] == ' ')
+			sf_fail(&op->err, -ENOTSUP, "%s", text);
+	}
+	return sf_op_fail_item(op, item, -ENOTSUP);
+}
+
 static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk)
 {
 	const struct sf_ckpt *ckpt = op->r->ckpt;
-	struct sf_op_item item = { .part = (uint32_t)op->part_at, .chunk = chunk, .off = t->off[chunk], .len = t->len[chunk] };
+	struct sf_op_item item = { .part = (uint32_t)op->part_at,
+		                   .chunk = chunk,
+		                   .off = t->off[chunk],
+		                   .len = t->len[chunk] };
 	const struct sf_place *place;
 
 	if (t->place[chunk] == SF_NONE) {
@@ -65,6 +93,8 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 	place = &ckpt->place[t->place[chunk]];
 	item.form = place->form;
 	item.transform = place->transform;
+	if (item.transform == SF_TRANSFORM_OTHER)
+		return refuse_transform(op, &item, place->file);
 	if (item.form == SF_ITEM_RAW) {
 		item.layout = (struct sf_item_layout){ .payload_len = item.len, .row_major = true };
 		item.known = !item.transform; /* what a decoded item has is seen then */
@@ -100,7 +130,9 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 {
 	const struct sf_ckpt *ckpt = op->r->ckpt;
 	const struct sf_object *o = &ckpt->object[part->index];
-	struct sf_op_item item = { .part = (uint32_t)op->part_at, .chunk = SF_NONE, .off = o->off, .len = o->len };
+	struct sf_op_item item = {
+		.part = (uint32_t)op->part_at, .chunk = SF_NONE, .off = o->off, .len = o->len
+	};
 
 	if (o->place == SF_NONE) {
 		sf_fail(&op->err, -EBADMSG, "metadata names no stored item for it");
@@ -108,11 +140,14 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 	}
 	item.form = SF_ITEM_RAW;
 	item.transform = ckpt->place[o->place].transform;
+	if (item.transform == SF_TRANSFORM_OTHER)
+		return refuse_transform(op, &item, ckpt->place[o->place].file);
 	item.known = !item.transform;
 	item.layout = (struct sf_item_layout){ .payload_len = o->len, .row_major = true };
 	if (!item.transform && (part->off > o->len || part->n > o->len - part->off)) {
-		sf_fail(&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu", (unsigned long long)part->n,
-			(unsigned long long)part->off, (unsigned long long)o->len);
+		sf_fail(&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu",
+		        (unsigned long long)part->n, (unsigned long long)part->off,
+		        (unsigned long long)o->len);
 		return sf_op_fail_item(op, &item, -EBADMSG);
 	}
 	return add_item(op, item, ckpt->place[o->place].file);
@@ -121,7 +156,9 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 static int add_listed(struct sf_op *op, const struct sf_part *part)
 {
 	const struct sf_ckpt *ckpt = op->r->ckpt;
-	struct sf_op_item item = { .part = (uint32_t)op->part_at, .chunk = SF_NONE, .form = SF_ITEM_RAW, .known = true };
+	struct sf_op_item item = {
+		.part = (uint32_t)op->part_at, .chunk = SF_NONE, .form = SF_ITEM_RAW, .known = true
+	};
 
 	item.len = ckpt->listing[part->index].info.size;
 	item.layout = (struct sf_item_layout){ .payload_len = item.len, .row_major = true };
@@ -135,9 +172,9 @@ int sf_op_next_wave(struct sf_op *op)
 
 	for (; op->part_at < op->parts.list.n && r == 0; op->part_at += r == 0) {
 		const struct sf_part *part = &op->parts.list.at[op->part_at];
-		r = part->kind == SF_PART_TENSOR ? add_tensor(op, part) :
-		    part->kind == SF_PART_LISTED ? add_listed(op, part) :
-						   add_object(op, part);
+		r = part->kind == SF_PART_TENSOR   ? add_tensor(op, part)
+		    : part->kind == SF_PART_LISTED ? add_listed(op, part)
+		                                   : add_object(op, part);
 	}
 	op->state = SF_OP_OPEN;
 	return r < 0 ? r : 0;
@@ -163,7 +200,9 @@ static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
 	want.name = f->name;
 	r = rd->store->ops->open(rd->store, f->name, known ? &want : NULL, &src, err);
 	if (r == -ENOENT && known)
-		return sf_fail(err, -ESTALE, "'%s' was there when the checkpoint was loaded, now it is not", f->name);
+		return sf_fail(err, -ESTALE,
+		               "'%s' was there when the checkpoint was loaded, now it is not",
+		               f->name);
 	if (r < 0)
 		return r;
 	s->src = sf_open_files_put(rd->files, s->key, src);
@@ -172,7 +211,8 @@ static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
 
 static void open_task(struct sf_task *task)
 {
-	struct sf_op_open *o = (struct sf_op_open *)((char *)task - offsetof(struct sf_op_open, task));
+	struct sf_op_open *o =
+		(struct sf_op_open *)((char *)task - offsetof(struct sf_op_open, task));
 	struct sf_op *op = o->op;
 	struct sf_error err = SF_ERROR_INIT;
 	int r = open_source(op, o->source, &err);
@@ -194,8 +234,8 @@ int sf_op_open(struct sf_op *op)
 			uint32_t k = 0;
 			while (op->items.at[k].source != i)
 				k++;
-			sf_fail(&op->err, -EIO, "item at %llu: file '%s' is missing", (unsigned long long)op->items.at[k].off,
-				f->name);
+			sf_fail(&op->err, -EIO, "item at %llu: file '%s' is missing",
+			        (unsigned long long)op->items.at[k].off, f->name);
 			return sf_op_fail_item(op, &op->items.at[k], -EIO);
 		}
 		if (!op->may_wait)
@@ -210,10 +250,13 @@ int sf_op_open(struct sf_op *op)
 		return sf_fail(&op->err, -ENOMEM, "no memory to open %u files", n);
 	sf_op_async_begin(op);
 	n = 0;
-	/* a task writes its own source's place only; which were missing is told before any of them runs */
+	/* a task writes its own source's place only; which were missing is told before any of them
+	 * runs */
 	for (uint32_t i = 0; i < op->sources.n; i++)
 		if (!op->sources.at[i].src)
-			op->opens[n++] = (struct sf_op_open){ .task = { .run = open_task }, .op = op, .source = i };
+			op->opens[n++] = (struct sf_op_open){ .task = { .run = open_task },
+				                              .op = op,
+				                              .source = i };
 	atomic_fetch_add_explicit(&op->pending, n, memory_order_relaxed);
 	for (uint32_t i = 0; i < n; i++)
 		sf_thread_pool_submit(op->r->io->pool, &op->opens[i].task);
@@ -240,7 +283,8 @@ int sf_op_ask_heads(struct sf_op *op)
 		if (!item->head_len)
 			item->head_len = SF_MIN(item->len, HEAD_BYTES);
 		if (!item->head_len) {
-			sf_fail(&op->err, -EBADMSG, "item at %llu has no bytes", (unsigned long long)item->off);
+			sf_fail(&op->err, -EBADMSG, "item at %llu has no bytes",
+			        (unsigned long long)item->off);
 			return sf_op_fail_item(op, item, -EBADMSG);
 		}
 		item->head_at = bytes;
@@ -257,14 +301,19 @@ int sf_op_ask_heads(struct sf_op *op)
 	sf_coalesce_reset(&op->co);
 	for (uint32_t i = 0, k; i < op->items.n; i = k) {
 		op->pieces.n = 0;
-		for (k = i; k < op->items.n && op->items.at[k].source == op->items.at[i].source; k++) {
+		for (k = i; k < op->items.n && op->items.at[k].source == op->items.at[i].source;
+		     k++) {
 			const struct sf_op_item *item = &op->items.at[k];
-			struct sf_piece p = { .src_off = item->off, .dst_off = item->head_at, .len = item->head_len, .count = 1 };
+			struct sf_piece p = { .src_off = item->off,
+				              .dst_off = item->head_at,
+				              .len = item->head_len,
+				              .count = 1 };
 			if (wants_head(item) && sf_pieces_push(&op->pieces, p) < 0)
-				return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+				return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers",
+				               n);
 		}
-		if (sf_coalesce(&op->co, op->items.at[i].source, i, SF_FETCH_HEADER, 0, op->head, op->pieces.at,
-				op->pieces.n) < 0)
+		if (sf_coalesce(&op->co, op->items.at[i].source, i, SF_FETCH_HEADER, 0, op->head,
+		                op->pieces.at, op->pieces.n) < 0)
 			return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
 	}
 	if (sf_coalesce_finish(&op->co) < 0)
@@ -298,7 +347,8 @@ static int publish(struct sf_op *op, struct sf_op_item *item, const struct sf_to
 /* Words about where an item lies, then which one it is. */
 static int fail_at(struct sf_op *op, struct sf_op_item *item, int r)
 {
-	sf_fail_ctx(&op->err, r, "'%s': item at %llu", op->sources.at[item->source].src->name, (unsigned long long)item->off);
+	sf_fail_ctx(&op->err, r, "'%s': item at %llu", op->sources.at[item->source].src->name,
+	            (unsigned long long)item->off);
 	return sf_op_fail_item(op, item, r);
 }
 
@@ -314,10 +364,12 @@ int sf_op_parse_heads(struct sf_op *op)
 
 		if (!wants_head(item))
 			continue;
-		r = sf_torch_item_head(op->head + item->head_at, item->head_len, item->len, &head, &need, &op->err);
+		r = sf_torch_item_head(op->head + item->head_at, item->head_len, item->len, &head,
+		                       &need, &op->err);
 		if (r == 0) {
 			r = publish(op, item, &head);
-		} else if (r == -EAGAIN && need > item->head_len && need <= item->len && need <= HEAD_MAX) {
+		} else if (r == -EAGAIN && need > item->head_len && need <= item->len &&
+		           need <= HEAD_MAX) {
 			item->head_len = need;
 			more = true;
 			r = 0;
@@ -368,7 +420,8 @@ static void slow_task(struct sf_task *task)
 	sf_op_completed(op, r, &err);
 }
 
-/* Archives whose order of records hides the payload: rare, so a task that waits does them, among those that may. */
+/* Archives whose order of records hides the payload: rare, so a task that waits does them, among
+ * those that may. */
 int sf_op_slow_heads(struct sf_op *op)
 {
 	bool any = false;
@@ -397,18 +450,23 @@ static bool wants_cache(const struct sf_op_item *item)
 static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item *item)
 {
 	const struct sf_op_source *s = &op->sources.at[item->source];
-	struct sf_cache_want w = { .src = s->src, .file = s->key, .off = item->off, .len = item->len };
+	struct sf_cache_want w = {
+		.src = s->src, .file = s->key, .off = item->off, .len = item->len
+	};
 	struct sf_chunk c;
 
 	w.kind = item->transform ? SF_CACHED_ZSTD : SF_CACHED_BLOB;
-	w.fetch = item->chunk == SF_NONE ? SF_FETCH_OBJECT : item->transform ? SF_FETCH_TENSOR : SF_FETCH_HEADER;
+	w.fetch = item->chunk == SF_NONE ? SF_FETCH_OBJECT
+	          : item->transform      ? SF_FETCH_TENSOR
+	                                 : SF_FETCH_HEADER;
 	w.decoded_max = OBJECT_DECODED_MAX;
 	if (item->transform && item->chunk != SF_NONE) {
 		const struct sf_tensor *t = tensor_of(op, item);
 		uint64_t bytes;
 		sf_tensor_chunk(t, item->chunk, &c);
 		/* what the chunk's elements need, and room for strides with gaps */
-		if (sf_mul(c.part_len, sf_dtype_info(t->dtype)->bytes, &bytes) && sf_add(bytes, bytes / 8 + DECODED_SLACK, &bytes))
+		if (sf_mul(c.part_len, sf_dtype_info(t->dtype)->bytes, &bytes) &&
+		    sf_add(bytes, bytes / 8 + DECODED_SLACK, &bytes))
 			w.decoded_max = bytes;
 	}
 	return w;
@@ -416,7 +474,8 @@ static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item
 
 static void cache_done(struct sf_cache_wait *wait, int r, const struct sf_cached *item)
 {
-	struct sf_op_wait *w = (struct sf_op_wait *)((char *)wait - offsetof(struct sf_op_wait, wait));
+	struct sf_op_wait *w =
+		(struct sf_op_wait *)((char *)wait - offsetof(struct sf_op_wait, wait));
 
 	w->op->items.at[w->item].mem = item;
 	sf_op_completed(w->op, r, &wait->err);
@@ -449,7 +508,9 @@ int sf_op_ask_cache(struct sf_op *op)
 		return sf_fail(&op->err, -ENOMEM, "no memory to wait for %u items", n);
 	for (uint32_t i = 0; i < op->items.n; i++)
 		if (wants_cache(&op->items.at[i]) && !op->items.at[i].mem)
-			op->waits[k++] = (struct sf_op_wait){ .wait = { .done = cache_done }, .op = op, .item = i };
+			op->waits[k++] = (struct sf_op_wait){ .wait = { .done = cache_done },
+				                              .op = op,
+				                              .item = i };
 	sf_op_async_begin(op);
 	atomic_fetch_add_explicit(&op->pending, n, memory_order_relaxed);
 	for (uint32_t i = 0; i < n; i++) {
@@ -464,8 +525,8 @@ static int read_memory(void *arg, uint64_t off, void *buf, uint64_t len, struct 
 	const struct sf_cached *mem = arg;
 
 	if (off > mem->len || len > mem->len - off)
-		return sf_fail(err, -EBADMSG, "%llu bytes at %llu of %llu", (unsigned long long)len, (unsigned long long)off,
-			       (unsigned long long)mem->len);
+		return sf_fail(err, -EBADMSG, "%llu bytes at %llu of %llu", (unsigned long long)len,
+		               (unsigned long long)off, (unsigned long long)mem->len);
 	memcpy(buf, mem->at + off, len);
 	return 0;
 }
@@ -483,15 +544,31 @@ static int decoded_layout(struct sf_op *op, struct sf_op_item *item)
 	return r < 0 ? r : publish(op, item, &head);
 }
 
+/* A child of a composite checkpoint knows its tensors by their own names: the key's without the
+ * container that was put in front (its first path element). */
+static const struct sf_st_tensor *find_in_blob(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
+                                               const struct sf_op_item *item)
+{
+	const struct sf_key *k = &ckpt->key[t->key];
+	const struct sf_st_tensor *found = sf_cached_find(item->mem, k->name, k->len);
+	const struct sf_path_elem *first = k->path;
+
+	if (found || k->npath < 2 || first->is_int || k->len <= first->len + 1 ||
+	    memcmp(k->name, first->s, first->len) != 0 || k->name[first->len] != '.' ||
+	    !strchr(ckpt->file[ckpt->place[t->place[item->chunk]].file].name, '/'))
+		return found;
+	return sf_cached_find(item->mem, k->name + first->len + 1, k->len - first->len - 1);
+}
+
 static int blob_layout(struct sf_op *op, struct sf_op_item *item)
 {
 	const struct sf_tensor *t = tensor_of(op, item);
-	const struct sf_key *k = &op->r->ckpt->key[t->key];
-	const struct sf_st_tensor *found = sf_cached_find(item->mem, k->name, k->len);
+	const struct sf_st_tensor *found = find_in_blob(op->r->ckpt, t, item);
 	struct sf_torch_item head = { 0 };
 
 	if (!found)
-		return sf_fail(&op->err, -EBADMSG, "the safetensors blob has no tensor of that name");
+		return sf_fail(&op->err, -EBADMSG,
+		               "the safetensors blob has no tensor of that name");
 	if (found->ndim > SF_DIMS_MAX)
 		return sf_fail(&op->err, -EBADMSG, "%u dimensions", found->ndim);
 	/* the same facts as in a torch.save header: row-major behind the blob's header */
@@ -514,18 +591,22 @@ int sf_op_use_cached(struct sf_op *op)
 		int r = 0;
 
 		if (item->form == SF_ITEM_ST_BLOB) {
-			/* len in metadata is the tensor's, from the blob's start: room is to the end of the file */
+			/* len in metadata is the tensor's, from the blob's start: room is to the
+			 * end of the file */
 			if (!item->known)
 				r = blob_layout(op, item);
-			item->len = op->sources.at[item->source].src->size - SF_MIN(item->off, op->sources.at[item->source].src->size);
+			item->len = op->sources.at[item->source].src->size -
+			            SF_MIN(item->off, op->sources.at[item->source].src->size);
 		} else if (item->transform && item->form == SF_ITEM_TORCH && !item->known) {
 			r = decoded_layout(op, item);
 		} else if (item->transform && item->form == SF_ITEM_RAW) {
 			item->layout.payload_len = item->mem->len;
-			if (part->kind == SF_PART_OBJECT && (part->off > item->mem->len || part->n > item->mem->len - part->off))
-				r = sf_fail(&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu",
-					    (unsigned long long)part->n, (unsigned long long)part->off,
-					    (unsigned long long)item->mem->len);
+			if (part->kind == SF_PART_OBJECT &&
+			    (part->off > item->mem->len || part->n > item->mem->len - part->off))
+				r = sf_fail(
+					&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu",
+					(unsigned long long)part->n, (unsigned long long)part->off,
+					(unsigned long long)item->mem->len);
 		}
 		if (r < 0)
 			return fail_at(op, item, r);

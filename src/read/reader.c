@@ -19,7 +19,8 @@ static uint64_t now_ns(void)
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
 
-int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_reader **ret, struct sf_error *err)
+int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_reader **ret,
+                  struct sf_error *err)
 {
 	struct sf_reader *r = calloc(1, sizeof(*r));
 	pthread_condattr_t attr;
@@ -252,7 +253,8 @@ void sf_op_resume(struct sf_op *op)
 	run(op);
 }
 
-/* Answers late and cancelled reads in place of their steps, which end on their own when what they wait for comes. */
+/* Answers late and cancelled reads in place of their steps, which end on their own when what they
+ * wait for comes. */
 static void *timer(void *arg)
 {
 	struct sf_reader *r = arg;
@@ -272,11 +274,14 @@ static void *timer(void *arg)
 			struct sf_read *rd = op->rd;
 			sf_op_cancel_io(op);
 			if (why == -ECANCELED)
-				sf_fail(&rd->err, why, "the read of %llu bytes at %llu was canceled", (unsigned long long)op->len,
-					(unsigned long long)op->off);
+				sf_fail(&rd->err, why,
+				        "the read of %llu bytes at %llu was canceled",
+				        (unsigned long long)op->len, (unsigned long long)op->off);
 			else
-				sf_fail(&rd->err, why, "no answer to a read of %llu bytes at %llu within %u ms",
-					(unsigned long long)op->len, (unsigned long long)op->off, r->io->timeout_ms);
+				sf_fail(&rd->err, why,
+				        "no answer to a read of %llu bytes at %llu within %u ms",
+				        (unsigned long long)op->len, (unsigned long long)op->off,
+				        r->io->timeout_ms);
 			rd->done(rd, why);
 			op_unref(op);
 			pthread_mutex_lock(&r->locked.m);
@@ -288,7 +293,8 @@ static void *timer(void *arg)
 			pthread_cond_wait(&r->locked.timer_wakes, &r->locked.m);
 			continue;
 		}
-		struct timespec until = { (time_t)(op->deadline_ns / 1000000000), (long)(op->deadline_ns % 1000000000) };
+		struct timespec until = { (time_t)(op->deadline_ns / 1000000000),
+			                  (long)(op->deadline_ns % 1000000000) };
 		pthread_cond_timedwait(&r->locked.timer_wakes, &r->locked.m, &until);
 	}
 	pthread_mutex_unlock(&r->locked.m);
@@ -302,7 +308,8 @@ static int list(struct sf_op *op)
 	sigset_t all, old;
 	int e = 0;
 
-	op->deadline_ns = r->io->timeout_ms ? now_ns() + (uint64_t)r->io->timeout_ms * 1000000 : UINT64_MAX;
+	op->deadline_ns =
+		r->io->timeout_ms ? now_ns() + (uint64_t)r->io->timeout_ms * 1000000 : UINT64_MAX;
 	op->why = -ETIMEDOUT;
 	pthread_mutex_lock(&r->locked.m);
 	if (!r->locked.timer_runs) {

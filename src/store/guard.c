@@ -30,7 +30,8 @@ static void on_bus(int sig, siginfo_t *info, void *context)
 	else if (before.sa_handler != SIG_DFL && before.sa_handler != SIG_IGN)
 		before.sa_handler(sig);
 	else
-		sigaction(sig, &before, NULL); /* the load is done again and ends the process as it would have */
+		sigaction(sig, &before,
+		          NULL); /* the load is done again and ends the process as it would have */
 }
 
 int sf_guard_install(void)
@@ -39,13 +40,14 @@ int sf_guard_install(void)
 
 	memset(&act, 0, sizeof(act));
 	act.sa_sigaction = on_bus;
-	/* not blocked while the handler runs: it is left by a jump, which keeps the mask as it is */
+	/* not blocked while the handler runs: it is left by a jump, which keeps the mask as it is
+	 */
 	act.sa_flags = SA_SIGINFO | SA_NODEFER;
 	sigemptyset(&act.sa_mask);
 	return sigaction(SIGBUS, &act, &before) == 0 ? 0 : -errno;
 }
 
-static void copy(const struct iovec *iov, int niov, const uint8_t *src)
+static __attribute__((noinline)) void copy(const struct iovec *iov, int niov, const uint8_t *src)
 {
 	for (int i = 0; i < niov; src += iov[i++].iov_len)
 		memcpy(iov[i].iov_base, src, iov[i].iov_len);

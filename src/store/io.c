@@ -8,7 +8,8 @@
 #include "base/thread_pool.h"
 #include "store/store.h"
 
-#define THREADS_LEAST 8 /* blocking reads of local files: more than cores, so that a disk has a queue */
+#define THREADS_LEAST \
+	8 /* blocking reads of local files: more than cores, so that a disk has a queue */
 #define THREADS_MOST 16
 #define WORK_THREADS 4
 #define MEMORY_DEFAULT (UINT64_C(1) << 30)

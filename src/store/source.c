@@ -29,54 +29,68 @@ void sf_source_unrefp(struct sf_source **src)
 	sf_source_unref(*src);
 }
 
-int sf_version_check(const char *name, uint64_t want_size, const struct sf_version *want, uint64_t size,
-		     const struct sf_version *found, struct sf_error *err)
+int sf_version_check(const char *name, uint64_t want_size, const struct sf_version *want,
+                     uint64_t size, const struct sf_version *found, struct sf_error *err)
 {
 	const char *a = want->etag ? want->etag : "", *b = found->etag ? found->etag : "";
 	bool known = want->dev || want->ino || want->mtime_ns || want->etag;
 
 	if (want_size != UINT64_MAX && want_size != size)
-		return sf_fail(err, -ESTALE, "'%s' changed: it had %llu bytes when it was loaded, now %llu", name,
-			       (unsigned long long)want_size, (unsigned long long)size);
-	if (!known || (want->dev == found->dev && want->ino == found->ino && want->mtime_ns == found->mtime_ns &&
-		       strcmp(a, b) == 0))
+		return sf_fail(err, -ESTALE,
+		               "'%s' changed: it had %llu bytes when it was loaded, now %llu", name,
+		               (unsigned long long)want_size, (unsigned long long)size);
+	if (!known || (want->dev == found->dev && want->ino == found->ino &&
+	               want->mtime_ns == found->mtime_ns && strcmp(a, b) == 0))
 		return 0;
 	if (want->etag || found->etag)
-		return sf_fail(err, -ESTALE, "'%s' changed: its tag was '%s' when it was loaded, now '%s'", name, a, b);
+		return sf_fail(err, -ESTALE,
+		               "'%s' changed: its tag was '%s' when it was loaded, now '%s'", name,
+		               a, b);
 	if (want->dev == found->dev && want->ino == found->ino)
 		return sf_fail(err, -ESTALE,
-			       "'%s' changed: it was written at %lld.%09lld when it was loaded, now at %lld.%09lld", name,
-			       (long long)(want->mtime_ns / 1000000000), (long long)(want->mtime_ns % 1000000000),
-			       (long long)(found->mtime_ns / 1000000000), (long long)(found->mtime_ns % 1000000000));
-	return sf_fail(err, -ESTALE, "'%s' was replaced: it was inode %llu of device %llu when it was loaded, now %llu of %llu",
-		       name, (unsigned long long)want->ino, (unsigned long long)want->dev, (unsigned long long)found->ino,
-		       (unsigned long long)found->dev);
+		               "'%s' changed: it was written at %lld.%09lld when it was loaded, "
+		               "now at %lld.%09lld",
+		               name, (long long)(want->mtime_ns / 1000000000),
+		               (long long)(want->mtime_ns % 1000000000),
+		               (long long)(found->mtime_ns / 1000000000),
+		               (long long)(found->mtime_ns % 1000000000));
+	return sf_fail(err, -ESTALE,
+	               "'%s' was replaced: it was inode %llu of device %llu when it was loaded, "
+	               "now %llu of %llu",
+	               name, (unsigned long long)want->ino, (unsigned long long)want->dev,
+	               (unsigned long long)found->ino, (unsigned long long)found->dev);
 }
 
-static int check_range(const struct sf_source *src, uint64_t off, uint64_t len, struct sf_error *err)
+static int check_range(const struct sf_source *src, uint64_t off, uint64_t len,
+                       struct sf_error *err)
 {
 	if (off <= src->size && len <= src->size - off)
 		return 0;
-	return sf_fail(err, -EBADMSG, "'%s': %llu bytes at %llu are wanted, but it has %llu", src->name,
-		       (unsigned long long)len, (unsigned long long)off, (unsigned long long)src->size);
+	return sf_fail(err, -EBADMSG, "'%s': %llu bytes at %llu are wanted, but it has %llu",
+	               src->name, (unsigned long long)len, (unsigned long long)off,
+	               (unsigned long long)src->size);
 }
 
-/* One write of a whole line, so that lines of several threads do not mix. A trace that cannot be written is lost. */
-static void trace(const struct sf_source *src, const char *how, uint64_t off, uint64_t len, enum sf_fetch_kind kind)
+/* One write of a whole line, so that lines of several threads do not mix. A trace that cannot be
+ * written is lost. */
+static void trace(const struct sf_source *src, const char *how, uint64_t off, uint64_t len,
+                  enum sf_fetch_kind kind)
 {
-	static const char *const kinds[SF_FETCH_NKINDS] = { "metadata", "header", "object", "tensor" };
+	static const char *const kinds[SF_FETCH_NKINDS] = { "metadata", "header", "object",
+		                                            "tensor" };
 	struct sf_buf line = { .limit = 65536 };
 
 	sf_buf_str(&line, "{\"file\": ");
 	sf_escape_json(&line, src->name, strlen(src->name));
-	sf_buf_printf(&line, ", \"off\": %llu, \"len\": %llu, \"kind\": \"%s\", \"how\": \"%s\"}\n", (unsigned long long)off,
-		      (unsigned long long)len, kinds[kind], how);
+	sf_buf_printf(&line, ", \"off\": %llu, \"len\": %llu, \"kind\": \"%s\", \"how\": \"%s\"}\n",
+	              (unsigned long long)off, (unsigned long long)len, kinds[kind], how);
 	if (!sf_buf_check(&line) && write(src->io->trace_fd, line.at, line.len) < 0)
 		errno = 0;
 	sf_buf_release(&line);
 }
 
-static void count(const struct sf_source *src, const char *how, uint64_t off, uint64_t len, enum sf_fetch_kind kind)
+static void count(const struct sf_source *src, const char *how, uint64_t off, uint64_t len,
+                  enum sf_fetch_kind kind)
 {
 	struct sf_counters *c = &src->io->counters;
 
@@ -86,8 +100,8 @@ static void count(const struct sf_source *src, const char *how, uint64_t off, ui
 		trace(src, how, off, len, kind);
 }
 
-int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov, uint64_t len,
-		  enum sf_fetch_kind kind, struct sf_error *err)
+int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+                  uint64_t len, enum sf_fetch_kind kind, struct sf_error *err)
 {
 	int r = check_range(src, off, len, err);
 
@@ -99,7 +113,8 @@ int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, 
 	return r;
 }
 
-int sf_source_lend(struct sf_source *src, uint64_t off, uint64_t len, enum sf_fetch_kind kind, struct sf_lease *ret)
+int sf_source_lend(struct sf_source *src, uint64_t off, uint64_t len, enum sf_fetch_kind kind,
+                   struct sf_lease *ret)
 {
 	const void *at;
 	int r;
@@ -159,7 +174,8 @@ static void wake(struct sf_io_req *req, int r)
 	pthread_mutex_unlock(&w->m);
 }
 
-/* At the deadline the request is asked to end; its buffer is the caller's, so the end itself must be waited for. */
+/* At the deadline the request is asked to end; its buffer is the caller's, so the end itself must
+ * be waited for. */
 static int wait_for(struct waiting *w, struct sf_source *src)
 {
 	struct timespec until;
@@ -188,13 +204,15 @@ static int wait_for(struct waiting *w, struct sf_source *src)
 	r = w->r;
 	pthread_mutex_unlock(&w->m);
 	if (r == -ECANCELED && late)
-		r = sf_fail(&w->req.err, -ETIMEDOUT, "'%s': no answer to %llu bytes at %llu within %u ms", src->name,
-			    (unsigned long long)w->req.len, (unsigned long long)w->req.off, src->io->timeout_ms);
+		r = sf_fail(&w->req.err, -ETIMEDOUT,
+		            "'%s': no answer to %llu bytes at %llu within %u ms", src->name,
+		            (unsigned long long)w->req.len, (unsigned long long)w->req.off,
+		            src->io->timeout_ms);
 	return r;
 }
 
-int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len, enum sf_fetch_kind kind,
-		   struct sf_error *err)
+int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len,
+                   enum sf_fetch_kind kind, struct sf_error *err)
 {
 	struct iovec iov = { buf, len };
 	struct waiting w;
@@ -226,18 +244,19 @@ int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len,
 	return r < 0 ? sf_fail(err, r, "%s", w.req.err.msg) : 0;
 }
 
-int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind kind, uint8_t **ret, uint64_t *ret_len,
-		       struct sf_error *err)
+int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind kind,
+                       uint8_t **ret, uint64_t *ret_len, struct sf_error *err)
 {
 	SF_FREE uint8_t *at = NULL;
 	int r;
 
 	if (src->size > limit || src->size >= SIZE_MAX)
 		return sf_fail(err, -E2BIG, "'%s' has %llu bytes, the limit is %llu", src->name,
-			       (unsigned long long)src->size, (unsigned long long)limit);
+		               (unsigned long long)src->size, (unsigned long long)limit);
 	at = malloc((size_t)src->size + 1);
 	if (!at)
-		return sf_fail(err, -ENOMEM, "'%s': no memory for %llu bytes", src->name, (unsigned long long)src->size);
+		return sf_fail(err, -ENOMEM, "'%s': no memory for %llu bytes", src->name,
+		               (unsigned long long)src->size);
 	r = sf_source_read(src, 0, at, src->size, kind, err);
 	if (r < 0)
 		return r;

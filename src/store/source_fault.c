@@ -10,8 +10,9 @@
 #include "store/source.h"
 
 /*
- * What the sources of one store share: the plan, and a thread that holds delayed requests back. Every delay is the
- * same, so the queue is in order of its ends. In req->priv: [0] the end in ms, [1] the failure to end with, or 0.
+ * What the sources of one store share: the plan, and a thread that holds delayed requests back.
+ * Every delay is the same, so the queue is in order of its ends. In req->priv: [0] the end in ms,
+ * [1] the failure to end with, or 0.
  */
 struct faulter {
 	struct sf_fault *plan;
@@ -74,7 +75,8 @@ static void faulter_unref(struct faulter *f)
 	running = f->locked.running;
 	self = running && pthread_equal(pthread_self(), f->thread);
 	if (self)
-		f->locked.running = false; /* a request's end let the last source go: the thread frees f when it ends */
+		f->locked.running = false; /* a request's end let the last source go: the thread
+		                              frees f when it ends */
 	pthread_cond_signal(&f->locked.c);
 	pthread_mutex_unlock(&f->locked.m);
 	if (self) {
@@ -103,7 +105,8 @@ static int planned(struct fault_source *f)
 }
 
 /* The failure's message; a short read also leaves the bytes it got. */
-static int fail(struct fault_source *f, uint64_t off, const struct iovec *iov, uint64_t len, int code, struct sf_error *err)
+static int fail(struct fault_source *f, uint64_t off, const struct iovec *iov, uint64_t len,
+                int code, struct sf_error *err)
 {
 	if (code == -ECANCELED)
 		return sf_fail(err, code, "'%s': canceled", f->s.name);
@@ -111,14 +114,15 @@ static int fail(struct fault_source *f, uint64_t off, const struct iovec *iov, u
 		struct iovec half = { iov->iov_base, SF_MIN(iov->iov_len, len / 2) };
 		f->inner->ops->try_read(f->inner, off, &half, 1, half.iov_len, NULL);
 		return sf_fail(err, code, "'%s': injected: %llu of %llu bytes at %llu", f->s.name,
-			       (unsigned long long)half.iov_len, (unsigned long long)len, (unsigned long long)off);
+		               (unsigned long long)half.iov_len, (unsigned long long)len,
+		               (unsigned long long)off);
 	}
-	return sf_fail(err, code, "'%s': injected: %llu bytes at %llu", f->s.name, (unsigned long long)len,
-		       (unsigned long long)off);
+	return sf_fail(err, code, "'%s': injected: %llu bytes at %llu", f->s.name,
+	               (unsigned long long)len, (unsigned long long)off);
 }
 
-static int fault_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov, uint64_t len,
-		     struct sf_error *err)
+static int fault_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+                     uint64_t len, struct sf_error *err)
 {
 	struct fault_source *f = (struct fault_source *)src;
 	int r;
@@ -126,7 +130,8 @@ static int fault_try(struct sf_source *src, uint64_t off, const struct iovec *io
 	if (f->f->plan->delay_ms)
 		return -EAGAIN;
 	r = planned(f);
-	return r < 0 ? fail(f, off, iov, len, r, err) : f->inner->ops->try_read(f->inner, off, iov, niov, len, err);
+	return r < 0 ? fail(f, off, iov, len, r, err)
+	             : f->inner->ops->try_read(f->inner, off, iov, niov, len, err);
 }
 
 /* Outside the lock; the caller of the request may free everything in it. */
@@ -262,7 +267,8 @@ static const struct sf_source_ops source_ops = {
 };
 
 /* Takes over neither: references both. */
-static int wrap(struct sf_source *inner, struct faulter *f, struct sf_source **ret, struct sf_error *err)
+static int wrap(struct sf_source *inner, struct faulter *f, struct sf_source **ret,
+                struct sf_error *err)
 {
 	struct fault_source *s = calloc(1, sizeof(*s));
 
@@ -281,7 +287,8 @@ static int wrap(struct sf_source *inner, struct faulter *f, struct sf_source **r
 	return 0;
 }
 
-int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_source **ret, struct sf_error *err)
+int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_source **ret,
+                    struct sf_error *err)
 {
 	struct faulter *f = faulter_new(plan);
 	int r;
@@ -293,8 +300,8 @@ int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_sour
 	return r;
 }
 
-static int fault_open(struct sf_store *s, const char *name, const struct sf_objinfo *want, struct sf_source **ret,
-		      struct sf_error *err)
+static int fault_open(struct sf_store *s, const char *name, const struct sf_objinfo *want,
+                      struct sf_source **ret, struct sf_error *err)
 {
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	struct fault_store *f = (struct fault_store *)s;
@@ -304,7 +311,8 @@ static int fault_open(struct sf_store *s, const char *name, const struct sf_obji
 }
 
 static int fault_list(struct sf_store *s, const char *dir, unsigned depth,
-		      int (*each)(void *arg, const struct sf_objinfo *info), void *arg, struct sf_error *err)
+                      int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+                      struct sf_error *err)
 {
 	struct fault_store *f = (struct fault_store *)s;
 
@@ -322,9 +330,12 @@ static void fault_store_free(struct sf_store *s)
 }
 
 /* No fd: passthrough would go round the faults. */
-static const struct sf_store_ops store_ops = { .open = fault_open, .list = fault_list, .free = fault_store_free };
+static const struct sf_store_ops store_ops = { .open = fault_open,
+	                                       .list = fault_list,
+	                                       .free = fault_store_free };
 
-int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **ret, struct sf_error *err)
+int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **ret,
+                   struct sf_error *err)
 {
 	struct fault_store *f = calloc(1, sizeof(*f));
 

@@ -18,7 +18,9 @@
 #define TMPFS_MAGIC_ 0x01021994
 #define RAMFS_MAGIC_ 0x858458f6
 #define PAGES_ASKED 512 /* of one mincore() */
-#define GUARDED_RUN 4096 /* bytes of an iovec below which a copy out of the mapping costs less than preadv's */
+#define GUARDED_RUN                                                                              \
+	4096 /* bytes of an iovec below which a copy out of the mapping costs less than preadv's \
+	      */
 
 /* What may be done without waiting; found out once a file. */
 enum {
@@ -36,7 +38,8 @@ struct file_source {
 	char name[];
 };
 
-/* mincore() tells owners and writers the truth, all others that everything is resident (mm/mincore.c, can_do_mincore). */
+/* mincore() tells owners and writers the truth, all others that everything is resident
+ * (mm/mincore.c, can_do_mincore). */
 static bool mincore_is_true(int fd)
 {
 	struct stat st;
@@ -52,17 +55,22 @@ static unsigned traits_of(struct file_source *f)
 	if (t)
 		return t;
 	t = KNOWN;
-	if (fstatfs(f->fd, &fs) == 0 && ((uint32_t)fs.f_type == TMPFS_MAGIC_ || (uint32_t)fs.f_type == RAMFS_MAGIC_))
+	if (fstatfs(f->fd, &fs) == 0 &&
+	    ((uint32_t)fs.f_type == TMPFS_MAGIC_ || (uint32_t)fs.f_type == RAMFS_MAGIC_))
 		t |= IN_MEMORY;
 	else if (!mincore_is_true(f->fd))
 		t |= NO_LEND;
 	return atomic_fetch_or_explicit(&f->traits, t, memory_order_relaxed) | t;
 }
 
-static int truncated(struct file_source *f, uint64_t end, uint64_t off, uint64_t len, struct sf_error *err)
+static int truncated(struct file_source *f, uint64_t end, uint64_t off, uint64_t len,
+                     struct sf_error *err)
 {
-	return sf_fail(err, -ESTALE, "'%s': the file ends at byte %llu, wanted %llu bytes at %llu: it was cut since it was opened",
-		       f->name, (unsigned long long)end, (unsigned long long)len, (unsigned long long)off);
+	return sf_fail(err, -ESTALE,
+	               "'%s': the file ends at byte %llu, wanted %llu bytes at %llu: it was cut "
+	               "since it was opened",
+	               f->name, (unsigned long long)end, (unsigned long long)len,
+	               (unsigned long long)off);
 }
 
 static void *mapping(struct file_source *f)
@@ -76,7 +84,8 @@ static void *mapping(struct file_source *f)
 	map = mmap(NULL, f->s.size, PROT_READ, MAP_SHARED, f->fd, 0);
 	if (map == MAP_FAILED)
 		return NULL;
-	if (!atomic_compare_exchange_strong_explicit(&f->map, &none, map, memory_order_acq_rel, memory_order_acquire)) {
+	if (!atomic_compare_exchange_strong_explicit(&f->map, &none, map, memory_order_acq_rel,
+	                                             memory_order_acquire)) {
 		munmap(map, f->s.size); /* another thread was first */
 		map = none;
 	}
@@ -90,7 +99,8 @@ static bool resident(const uint8_t *at, uint64_t len)
 	uintptr_t from = (uintptr_t)at & ~(page - 1), end = (uintptr_t)at + len;
 
 	while (from < end) {
-		size_t bytes = SF_MIN(end - from, PAGES_ASKED * page), n = (bytes + page - 1) / page;
+		size_t bytes = SF_MIN(end - from, PAGES_ASKED * page),
+		       n = (bytes + page - 1) / page;
 		if (mincore((void *)from, bytes, in) != 0)
 			return false;
 		for (size_t i = 0; i < n; i++)
@@ -108,8 +118,8 @@ static int cut_under_copy(struct file_source *f, uint64_t off, uint64_t len, str
 	return truncated(f, fstat(f->fd, &st) == 0 ? (uint64_t)st.st_size : 0, off, len, err);
 }
 
-static int file_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov, uint64_t len,
-		    struct sf_error *err)
+static int file_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+                    uint64_t len, struct sf_error *err)
 {
 	struct file_source *f = (struct file_source *)src;
 	unsigned t = traits_of(f);
@@ -118,13 +128,15 @@ static int file_try(struct sf_source *src, uint64_t off, const struct iovec *iov
 	if (src->io->guard && niov > 1 && len / (unsigned)niov < GUARDED_RUN && !(t & NO_LEND)) {
 		const uint8_t *map = mapping(f);
 		if (map && (t & IN_MEMORY || resident(map + off, len)))
-			return sf_guard_copy(iov, niov, map + off) == 0 ? 0 : cut_under_copy(f, off, len, err);
+			return sf_guard_copy(iov, niov, map + off) == 0
+			               ? 0
+			               : cut_under_copy(f, off, len, err);
 	}
 	if (t & NO_NOWAIT)
 		return -EAGAIN;
 	do
-		n = t & IN_MEMORY ? preadv(f->fd, iov, niov, (off_t)off) :
-				    preadv2(f->fd, iov, niov, (off_t)off, RWF_NOWAIT);
+		n = t & IN_MEMORY ? preadv(f->fd, iov, niov, (off_t)off)
+		                  : preadv2(f->fd, iov, niov, (off_t)off, RWF_NOWAIT);
 	while (n < 0 && errno == EINTR);
 	if (n >= 0 && (uint64_t)n == len)
 		return 0;
@@ -136,8 +148,8 @@ static int file_try(struct sf_source *src, uint64_t off, const struct iovec *iov
 		atomic_fetch_or_explicit(&f->traits, NO_NOWAIT, memory_order_relaxed);
 		return -EAGAIN;
 	}
-	return sf_fail_errno(err, "'%s': reading %llu bytes at %llu", f->name, (unsigned long long)len,
-			     (unsigned long long)off);
+	return sf_fail_errno(err, "'%s': reading %llu bytes at %llu", f->name,
+	                     (unsigned long long)len, (unsigned long long)off);
 }
 
 static int file_lend(struct sf_source *src, uint64_t off, uint64_t len, const void **ret)
@@ -159,9 +171,10 @@ static int file_lend(struct sf_source *src, uint64_t off, uint64_t len, const vo
 	return 0;
 }
 
-/* All of it, waiting. iovecs are copied a few at a time because what is left of one must be changed. */
-static int read_all(struct file_source *f, uint64_t off, const struct iovec *iov, int niov, uint64_t len,
-		    struct sf_error *err)
+/* All of it, waiting. iovecs are copied a few at a time because what is left of one must be
+ * changed. */
+static int read_all(struct file_source *f, uint64_t off, const struct iovec *iov, int niov,
+                    uint64_t len, struct sf_error *err)
 {
 	uint64_t done = 0, skip = 0; /* skip: bytes of iov[0] that are there */
 	struct iovec part[64];
@@ -181,8 +194,9 @@ static int read_all(struct file_source *f, uint64_t off, const struct iovec *iov
 		if (got < 0 && errno == EINTR)
 			continue;
 		if (got < 0)
-			return sf_fail_errno(err, "'%s': reading %llu bytes at %llu", f->name, (unsigned long long)(len - done),
-					     (unsigned long long)(off + done));
+			return sf_fail_errno(err, "'%s': reading %llu bytes at %llu", f->name,
+			                     (unsigned long long)(len - done),
+			                     (unsigned long long)(off + done));
 		if (got == 0)
 			return truncated(f, off + done, off, len, err);
 		done += (uint64_t)got;
@@ -195,9 +209,11 @@ static int read_all(struct file_source *f, uint64_t off, const struct iovec *iov
 
 static void read_task(struct sf_task *task)
 {
-	struct sf_io_req *req = (struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
+	struct sf_io_req *req =
+		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
 
-	req->done(req, read_all((struct file_source *)req->src, req->off, req->iov, req->niov, req->len, &req->err));
+	req->done(req, read_all((struct file_source *)req->src, req->off, req->iov, req->niov,
+	                        req->len, &req->err));
 }
 
 static void file_submit(struct sf_source *src, struct sf_io_req *req)
@@ -215,8 +231,9 @@ static int file_check(struct sf_source *src, struct sf_error *err)
 	if (fstat(f->fd, &st) != 0)
 		return sf_fail_errno(err, "'%s': fstat", f->name);
 	now = (struct sf_version){ .dev = st.st_dev,
-				   .ino = st.st_ino,
-				   .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 + st.st_mtim.tv_nsec };
+		                   .ino = st.st_ino,
+		                   .mtime_ns = (int64_t)st.st_mtim.tv_sec * 1000000000 +
+		                               st.st_mtim.tv_nsec };
 	return sf_version_check(f->name, src->size, &src->version, (uint64_t)st.st_size, &now, err);
 }
 
@@ -231,11 +248,15 @@ static void file_free(struct sf_source *src)
 }
 
 static const struct sf_source_ops file_ops = {
-	.try_read = file_try, .lend = file_lend, .submit = file_submit, .check = file_check, .free = file_free,
+	.try_read = file_try,
+	.lend = file_lend,
+	.submit = file_submit,
+	.check = file_check,
+	.free = file_free,
 };
 
-int sf_source_file(struct sf_io *io, int fd, const char *name, uint64_t size, const struct sf_version *version,
-		   struct sf_source **ret, struct sf_error *err)
+int sf_source_file(struct sf_io *io, int fd, const char *name, uint64_t size,
+                   const struct sf_version *version, struct sf_source **ret, struct sf_error *err)
 {
 	size_t len = strlen(name);
 	struct file_source *f = calloc(1, sizeof(*f) + len + 1);

@@ -48,18 +48,24 @@ int sf_store_open(struct sf_io *io, const char *source, struct sf_store **ret, s
 	if (!scheme)
 		return sf_store_file(io, source, source, ret, err);
 	if (scheme != 4 || strncasecmp(source, "file", 4) != 0)
-		return sf_fail(err, -ENOTSUP, "%.*s:// sources are not supported by this version, only local directories",
-			       (int)scheme, source);
+		return sf_fail(
+			err, -ENOTSUP,
+			"%.*s:// sources are not supported by this version, only local directories",
+			(int)scheme, source);
 	const char *at = source + 7;
 	if (strncasecmp(at, "localhost/", 10) == 0)
 		at += 9;
 	if (*at != '/')
-		return sf_fail(err, -EINVAL, "'%s': a file:// URL names an absolute path of this machine, file:///...", source);
+		return sf_fail(
+			err, -EINVAL,
+			"'%s': a file:// URL names an absolute path of this machine, file:///...",
+			source);
 	path = strdup(at);
 	if (!path)
 		return sf_fail(err, -ENOMEM, "'%s': no memory", source);
 	if (!percent_decode(path))
-		return sf_fail(err, -EINVAL, "'%s': a %% is not followed by two hex digits", source);
+		return sf_fail(err, -EINVAL, "'%s': a %% is not followed by two hex digits",
+		               source);
 	return sf_store_file(io, path, path, ret, err);
 }
 

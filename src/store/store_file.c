@@ -10,7 +10,8 @@
 #include "base/path.h"
 #include "store/store_file.h"
 
-#define LIST_ENTRIES_MAX 100000000 /* of one list(): a directory that links to itself ends somewhere */
+#define LIST_ENTRIES_MAX \
+	100000000 /* of one list(): a directory that links to itself ends somewhere */
 #define LIST_DEPTH_MAX 32
 
 struct file_store {
@@ -20,11 +21,11 @@ struct file_store {
 
 static const char *kind_of(mode_t mode)
 {
-	return S_ISDIR(mode) ? "a directory" :
-	       S_ISFIFO(mode) ? "a fifo" :
-	       S_ISCHR(mode) || S_ISBLK(mode) ? "a device" :
-	       S_ISSOCK(mode) ? "a socket" :
-				"no plain file";
+	return S_ISDIR(mode)                    ? "a directory"
+	       : S_ISFIFO(mode)                 ? "a fifo"
+	       : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
+	       : S_ISSOCK(mode)                 ? "a socket"
+	                                        : "no plain file";
 }
 
 static void info_from_stat(const struct stat *st, const char *name, struct sf_objinfo *ret)
@@ -33,14 +34,16 @@ static void info_from_stat(const struct stat *st, const char *name, struct sf_ob
 		.name = name,
 		.size = (uint64_t)st->st_size,
 		.version = { .dev = st->st_dev,
-			     .ino = st->st_ino,
-			     .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 + st->st_mtim.tv_nsec },
+		             .ino = st->st_ino,
+		             .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 +
+		                         st->st_mtim.tv_nsec },
 	};
 }
 
-/* A descriptor of the plain file @name as it is now, the same version as @want. Never waits for a fifo's other end. */
-static int open_plain(struct file_store *f, const char *name, const struct sf_objinfo *want, struct sf_objinfo *ret,
-		      struct sf_error *err)
+/* A descriptor of the plain file @name as it is now, the same version as @want. Never waits for a
+ * fifo's other end. */
+static int open_plain(struct file_store *f, const char *name, const struct sf_objinfo *want,
+                      struct sf_objinfo *ret, struct sf_error *err)
 {
 	struct stat st;
 	int fd, r = sf_path_check(name, strlen(name), err);
@@ -57,10 +60,13 @@ static int open_plain(struct file_store *f, const char *name, const struct sf_ob
 	if (fstat(fd, &st) != 0) {
 		r = sf_fail_errno(err, "'%s': fstat", name);
 	} else if (!S_ISREG(st.st_mode)) {
-		r = sf_fail(err, -EBADMSG, "'%s' is %s, not a plain file", name, kind_of(st.st_mode));
+		r = sf_fail(err, -EBADMSG, "'%s' is %s, not a plain file", name,
+		            kind_of(st.st_mode));
 	} else {
 		info_from_stat(&st, name, ret);
-		r = want ? sf_version_check(name, want->size, &want->version, ret->size, &ret->version, err) : 0;
+		r = want ? sf_version_check(name, want->size, &want->version, ret->size,
+		                            &ret->version, err)
+		         : 0;
 	}
 	if (r < 0) {
 		close(fd);
@@ -69,8 +75,8 @@ static int open_plain(struct file_store *f, const char *name, const struct sf_ob
 	return fd;
 }
 
-static int file_open(struct sf_store *s, const char *name, const struct sf_objinfo *want, struct sf_source **ret,
-		     struct sf_error *err)
+static int file_open(struct sf_store *s, const char *name, const struct sf_objinfo *want,
+                     struct sf_source **ret, struct sf_error *err)
 {
 	struct file_store *f = (struct file_store *)s;
 	struct sf_objinfo info;
@@ -79,7 +85,8 @@ static int file_open(struct sf_store *s, const char *name, const struct sf_objin
 	return fd < 0 ? fd : sf_source_file(s->io, fd, name, info.size, &info.version, ret, err);
 }
 
-static int file_fd(struct sf_store *s, const char *name, const struct sf_objinfo *want, struct sf_error *err)
+static int file_fd(struct sf_store *s, const char *name, const struct sf_objinfo *want,
+                   struct sf_error *err)
 {
 	struct sf_objinfo info;
 
@@ -90,11 +97,13 @@ struct listing {
 	int (*each)(void *arg, const struct sf_objinfo *info);
 	void *arg;
 	uint64_t entries;
-	struct sf_buf name; /* of the directory being read, relative to the store, with a final '/' unless it is the root */
+	struct sf_buf name; /* of the directory being read, relative to the store, with a final '/'
+	                       unless it is the root */
 	struct {
 		dev_t dev;
 		ino_t ino;
-	} above[LIST_DEPTH_MAX + 1]; /* the directories we are in: a link to one of them is not followed */
+	} above[LIST_DEPTH_MAX +
+	        1]; /* the directories we are in: a link to one of them is not followed */
 	struct sf_error *err;
 };
 
@@ -112,15 +121,18 @@ static int list_entry(struct listing *l, int dir, const char *name, unsigned lev
 		return sf_fail(l->err, -E2BIG, "listing: more than %d entries", LIST_ENTRIES_MAX);
 	found = fstatat(dir, name, &st, 0) == 0;
 	if (!found && errno != ENOENT && errno != ELOOP && errno != EACCES && errno != ENOTDIR)
-		return sf_fail_errno(l->err, "listing '%.*s%s'", (int)before, (const char *)l->name.at, name);
+		return sf_fail_errno(l->err, "listing '%.*s%s'", (int)before,
+		                     (const char *)l->name.at, name);
 	sf_buf_str(&l->name, name);
 	info.name = sf_buf_cstr(&l->name);
 	if (sf_buf_check(&l->name) < 0)
-		return sf_fail(l->err, sf_buf_check(&l->name), "listing: a path is longer than %zu bytes or memory is out",
-			       l->name.limit);
+		return sf_fail(l->err, sf_buf_check(&l->name),
+		               "listing: a path is longer than %zu bytes or memory is out",
+		               l->name.limit);
 	if (found && S_ISREG(st.st_mode))
 		info_from_stat(&st, info.name, &info);
-	if (info.size != UINT64_MAX || level == 0) /* what is no plain file, or is a dangling link, keeps UINT64_MAX */
+	if (info.size != UINT64_MAX ||
+	    level == 0) /* what is no plain file, or is a dangling link, keeps UINT64_MAX */
 		r = l->each(l->arg, &info);
 	if (r >= 0 && found && S_ISDIR(st.st_mode) && level < depth) {
 		int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -178,7 +190,8 @@ static int list_dir(struct listing *l, int fd, unsigned level, unsigned depth)
 }
 
 static int file_list(struct sf_store *s, const char *dir, unsigned depth,
-		     int (*each)(void *arg, const struct sf_objinfo *info), void *arg, struct sf_error *err)
+                     int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+                     struct sf_error *err)
 {
 	struct file_store *f = (struct file_store *)s;
 	struct listing l = { .each = each, .arg = arg, .name = { .limit = 65536 }, .err = err };
@@ -208,10 +221,14 @@ static void file_free(struct sf_store *s)
 }
 
 static const struct sf_store_ops file_ops = {
-	.open = file_open, .list = file_list, .fd = file_fd, .free = file_free,
+	.open = file_open,
+	.list = file_list,
+	.fd = file_fd,
+	.free = file_free,
 };
 
-int sf_store_file(struct sf_io *io, const char *path, const char *shown, struct sf_store **ret, struct sf_error *err)
+int sf_store_file(struct sf_io *io, const char *path, const char *shown, struct sf_store **ret,
+                  struct sf_error *err)
 {
 	struct file_store *f;
 	int dir = open(*path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);

@@ -24,8 +24,8 @@ static void copy_out(const uint8_t *from, const struct iovec *iov, int niov)
 		memcpy(iov[i].iov_base, from, iov[i].iov_len);
 }
 
-static int mem_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov, uint64_t len,
-		   struct sf_error *err)
+static int mem_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+                   uint64_t len, struct sf_error *err)
 {
 	const struct sf_mem_object *o = ((struct mem_source *)src)->o;
 
@@ -42,7 +42,8 @@ static int mem_lend(struct sf_source *src, uint64_t off, uint64_t len, const voi
 /* As a pool task, like a local file, so that tests over memory run the same paths. */
 static void read_task(struct sf_task *task)
 {
-	struct sf_io_req *req = (struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
+	struct sf_io_req *req =
+		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
 
 	req->done(req, mem_try(req->src, req->off, req->iov, req->niov, req->len, &req->err));
 }
@@ -67,11 +68,15 @@ static void mem_source_free(struct sf_source *src)
 }
 
 static const struct sf_source_ops source_ops = {
-	.try_read = mem_try, .lend = mem_lend, .submit = mem_submit, .check = mem_check, .free = mem_source_free,
+	.try_read = mem_try,
+	.lend = mem_lend,
+	.submit = mem_submit,
+	.check = mem_check,
+	.free = mem_source_free,
 };
 
-static int mem_open(struct sf_store *s, const char *name, const struct sf_objinfo *want, struct sf_source **ret,
-		    struct sf_error *err)
+static int mem_open(struct sf_store *s, const char *name, const struct sf_objinfo *want,
+                    struct sf_source **ret, struct sf_error *err)
 {
 	struct mem_store *m = (struct mem_store *)s;
 	struct sf_version none = { 0 };
@@ -102,7 +107,8 @@ static int mem_open(struct sf_store *s, const char *name, const struct sf_objinf
 }
 
 static int mem_list(struct sf_store *s, const char *dir, unsigned depth,
-		    int (*each)(void *arg, const struct sf_objinfo *info), void *arg, struct sf_error *err)
+                    int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+                    struct sf_error *err)
 {
 	struct mem_store *m = (struct mem_store *)s;
 	size_t n = strlen(dir);
@@ -116,7 +122,8 @@ static int mem_list(struct sf_store *s, const char *dir, unsigned depth,
 		for (below += n ? n + 1 : 0; *below; below++)
 			level += *below == '/';
 		if (level <= depth)
-			r = each(arg, &(struct sf_objinfo){ .name = m->at[i].name, .size = m->at[i].len });
+			r = each(arg, &(struct sf_objinfo){ .name = m->at[i].name,
+			                                    .size = m->at[i].len });
 	}
 	return r;
 }
@@ -127,10 +134,12 @@ static void mem_free(struct sf_store *s)
 	free(s);
 }
 
-static const struct sf_store_ops store_ops = { .open = mem_open, .list = mem_list, .free = mem_free };
+static const struct sf_store_ops store_ops = { .open = mem_open,
+	                                       .list = mem_list,
+	                                       .free = mem_free };
 
-int sf_store_mem(struct sf_io *io, const struct sf_mem_object *objects, size_t n, struct sf_store **ret,
-		 struct sf_error *err)
+int sf_store_mem(struct sf_io *io, const struct sf_mem_object *objects, size_t n,
+                 struct sf_store **ret, struct sf_error *err)
 {
 	struct mem_store *m = calloc(1, sizeof(*m));
 

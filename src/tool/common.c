@@ -1,5 +1,6 @@
 #include "config.h"
 #include <ctype.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -9,6 +10,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "store/guard.h"
 #include "tool/map_file.h"
 #include "tool/session.h"
 
@@ -196,15 +198,28 @@ static void write_log(void *arg, enum sf_log_level level, const char *line)
 
 void sf_common_init(struct sf_common *o)
 {
-	*o = (struct sf_common){ .memory = 1ULL << 30, .threads = 16, .timeout_s = 60 };
+	*o = (struct sf_common){ .memory = 1ULL << 30, .threads = 16, .timeout_s = 60, .trace_fd = -1 };
 	o->log = (struct sf_log){ .write = write_log, .arg = o, .level = SF_LOG_WARN };
 	sf_view_options_init(&o->view);
 }
 
+void sf_common_program(struct sf_common *o)
+{
+	const char *trace = getenv("SF_TRACE");
+
+	o->guard = sf_guard_install() >= 0;
+	if (trace && *trace)
+		o->trace_fd = open(trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+}
+
 void sf_common_release(struct sf_common *o)
 {
+	if (o->trace_fd >= 0)
+		close(o->trace_fd);
 	free(o->view.key.at);
 	free(o->view.ignore.at);
+	for (size_t i = 0; i < o->view.views.n; i++)
+		free((void *)(uintptr_t)o->view.views.at[i]);
 	free(o->view.views.at);
 	sf_map_rules_free(o->view.map, o->view.nmap);
 	sf_map_rules_free(o->view.hf_map, o->view.nhf_map);

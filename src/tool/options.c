@@ -121,22 +121,23 @@ static int strs_add(struct sf_strs *l, const char *s)
 	return 0;
 }
 
-/* Splits a copy at @sep; "\" before it keeps it. The copy is the list's for good: options live as long as the program. */
+/* Splits at @sep; "\" before it keeps it. Each part is malloc'ed: a list's strings are its own, unlike those of other options. */
 static int strs_split(struct sf_strs *l, const char *value, char sep)
 {
-	char *copy = strdup(value), *from = copy, *to = copy;
+	SF_FREE char *copy = strdup(value);
+	char *from = copy, *to = copy, *start = to;
 	int r = copy ? 0 : -ENOMEM;
-	if (!copy)
-		return r;
-	char *start = to;
 	for (; r == 0; from++) {
 		if (from[0] == '\\' && from[1] == sep) {
 			*to++ = *++from;
 		} else if (*from == sep || !*from) {
 			bool last = !*from;
 			*to = 0;
+			char *part = to > start ? strdup(start) : NULL;
 			if (to > start)
-				r = strs_add(l, start);
+				r = part ? strs_add(l, part) : -ENOMEM;
+			if (r < 0)
+				free(part);
 			start = ++to;
 			if (last)
 				break;

@@ -12,7 +12,7 @@ enum sf_opt_type {
 	SF_OPT_NOFLAG, /* bool: set false (--no-optim) */
 	SF_OPT_STR,    /* const char *: the last wins */
 	SF_OPT_STRS,   /* struct sf_strs: repeats add up; never split */
-	SF_OPT_LIST,   /* struct sf_strs: also split at ',' on the command line and ':' in -o */
+	SF_OPT_LIST,   /* struct sf_strs of malloc'ed strings: also split at ',' on the command line and ':' in -o */
 	SF_OPT_UINT,   /* unsigned */
 	SF_OPT_SIZE,   /* uint64_t bytes: KB MB GB TB powers of 1000; K M G T and KiB … of 1024 */
 	SF_OPT_CALL,   /* parse(dest, value, err) */

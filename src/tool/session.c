@@ -17,6 +17,8 @@ int sf_session_store(struct sf_session *s, const struct sf_common *opt, const ch
 		s->io.memory = opt->memory;
 		s->io.timeout_ms = SF_MIN(opt->timeout_s, UINT32_MAX / 1000) * 1000;
 		s->io.log = &opt->log;
+		s->io.guard = opt->guard;
+		s->io.trace_fd = opt->trace_fd;
 		r = sf_store_open(&s->io, source, &s->store, err);
 	}
 	if (r < 0)

@@ -23,9 +23,13 @@ struct sf_common {
 	struct sf_view_options view;
 	bool hold_hf;                /* the mount: find the companions by descriptor, it may lie below the mountpoint */
 	struct sf_log log;           /* set up by sf_common_init: stderr or log_file, level by name */
+	bool guard;                  /* sf_guard_install was called: by programs, never by the library */
+	int trace_fd;                /* SF_TRACE's file, or -1 */
 };
 extern const struct sf_opt sf_common_options[], sf_view_option_table[];
 void sf_common_init(struct sf_common *o);
+/* What only a program may do for its process: a SIGBUS handler (store/guard.h), the file named by SF_TRACE. After sf_common_init. */
+void sf_common_program(struct sf_common *o);
 void sf_common_release(struct sf_common *o);
 
 struct sf_session {

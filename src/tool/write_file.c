@@ -6,7 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/vec.h"
@@ -36,6 +38,8 @@ struct writing {
 	const char *path;
 	int fd;
 	bool crc;
+	bool shows;            /* the caller's thread is the one that shows progress */
+	pthread_t caller;
 	struct parts parts;
 	_Atomic size_t next;
 	_Atomic int failed;    /* the first error's code; its message is err */
@@ -111,6 +115,8 @@ static void *part_worker(void *arg)
 			fail(w, r, &err);
 		else
 			sf_progress_add(w->progress, w->parts.at[i].len);
+		if (w->shows && pthread_equal(pthread_self(), w->caller))
+			sf_progress_show(w->progress);
 	}
 	return NULL;
 }
@@ -220,7 +226,7 @@ static int write_parts(struct writing *w, unsigned threads)
 	if (r >= 0 && !w->crc)
 		r = run_again(w, threads);
 	if (r < 0 && !atomic_load(&w->failed))
-		sf_fail(&w->err, r, "'%s': out of memory", w->path);
+		sf_fail(&w->err, r, "'%s': %s", w->path, strerror(-r));
 	return r;
 }
 
@@ -241,6 +247,31 @@ static int make_parents(const char *path, struct sf_error *err)
 	return 0;
 }
 
+/* Beside the final file, and short: PATH's own name may have all of its 255 bytes. *ret is malloc'ed; returns the descriptor. */
+static int open_temp(const char *path, char **ret, struct sf_error *err)
+{
+	const char *slash = strrchr(path, '/');
+	int dir = slash ? (int)(slash + 1 - path) : 0, fd;
+	uint32_t random;
+
+	/* the number tells exports on hosts that share a directory apart; O_EXCL settles what is left */
+	do {
+		SF_FREE char *temp = NULL;
+		if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
+			random = (uint32_t)time(NULL);
+		if (asprintf(&temp, "%.*s.shardfuse-%ld-%08x", dir, path, (long)getpid(), random) < 0) {
+			temp = NULL;
+			return sf_fail(err, -ENOMEM, "'%s'", path);
+		}
+		fd = open(temp, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+		if (fd >= 0)
+			*ret = SF_STEAL(temp);
+		else if (errno != EEXIST)
+			return sf_fail_errno(err, "'%s'", temp);
+	} while (fd < 0);
+	return fd;
+}
+
 static int write_file(struct sf_session *s, struct sf_out_file *f, const struct sf_write_options *o, unsigned threads,
 		      struct sf_error *err)
 {
@@ -251,11 +282,11 @@ static int write_file(struct sf_session *s, struct sf_out_file *f, const struct 
 
 	if (r < 0)
 		return r;
-	if (asprintf(&temp, "%s.shardfuse-%ld", f->path, (long)getpid()) < 0)
-		return sf_fail(err, -ENOMEM, "'%s'", f->path);
-	w.fd = open(temp, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
+	w.fd = open_temp(f->path, &temp, err);
 	if (w.fd < 0)
-		return sf_fail_errno(err, "'%s'", temp);
+		return w.fd;
+	w.caller = pthread_self();
+	w.shows = threads > 1;
 	f->size = f->file->size;
 	if (ftruncate(w.fd, (off_t)f->size) < 0)
 		r = sf_fail_errno(&w.err, "'%s'", temp);
@@ -338,6 +369,14 @@ static void *batch_worker(void *arg)
 	return NULL;
 }
 
+static void release_files(struct sf_out_file *files, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		sf_vfile_unref(files[i].file);
+		files[i].file = NULL;
+	}
+}
+
 int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n, const struct sf_write_options *o,
 		   void (*done)(void *arg, const struct sf_out_file *f), void *arg, struct sf_error *err)
 {
@@ -348,8 +387,10 @@ int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n, co
 
 	for (size_t i = 0; i < n && !o->force; i++) {
 		struct stat st;
-		if (lstat(files[i].path, &st) == 0)
+		if (lstat(files[i].path, &st) == 0) {
+			release_files(files, n);
 			return sf_fail(err, -EEXIST, "'%s' is there already (--force replaces it)", files[i].path);
+		}
 	}
 	b.threads = o->threads ? o->threads : cores > 0 ? (unsigned)cores : 1;
 	b.threads = SF_MIN(b.threads, (unsigned)THREADS_MAX);
@@ -360,12 +401,12 @@ int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n, co
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(id[i], NULL);
 	b.large = true;
+	o->progress->total = atomic_load(&o->progress->bytes);
+	for (size_t i = 0; i < n; i++)
+		o->progress->total += files[i].file ? files[i].file->size : 0;
 	atomic_store(&b.next, 0);
 	batch_worker(&b);
 	sf_progress_end(o->progress);
-	for (size_t i = 0; i < n; i++) {
-		sf_vfile_unref(files[i].file);
-		files[i].file = NULL;
-	}
+	release_files(files, n);
 	return atomic_load(&b.failed);
 }

@@ -25,7 +25,7 @@ struct sf_write_options {
 /*
  * sf_write_files - write all; @done is called for each finished file on the calling thread or a worker, one at a time.
  *
- * Each goes to PATH.shardfuse-PID first and is renamed when whole; directories are made. On the first error nothing more is begun, temporary
+ * Each goes to .shardfuse-PID-RANDOM beside PATH first and is renamed when whole; directories are made. On the first error nothing more is begun, temporary
  * files are removed, finished ones stay. Refuses existing paths unless force, all of them before anything is written (-EEXIST).
  * Small files are written several at a time, large ones by several threads each.
  * Cost: memory of threads * 4 MiB.

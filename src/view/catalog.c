@@ -184,29 +184,41 @@ static int cut_digits(const struct sf_entry *e, char digits[CUT_DIGITS + 1])
 	return r;
 }
 
+struct cut {
+	const struct sf_catalog *c;
+	int failed; /* no memory for a hash: "not the same" may be wrong */
+};
+
 static int same_cut(void *arg, uint32_t value, const char *name, size_t len)
 {
+	struct cut *cut = arg;
 	char digits[CUT_DIGITS + 1];
+	int r = cut_digits(&cut->c->entry[value], digits);
 
-	return len == CUT_DIGITS &&
-	       cut_digits(&((const struct sf_catalog *)arg)->entry[value], digits) >= 0 &&
-	       memcmp(digits, name, len) == 0;
+	if (r < 0)
+		cut->failed = r;
+	return r >= 0 && len == CUT_DIGITS && memcmp(digits, name, len) == 0;
 }
 
-uint32_t sf_catalog_find_cut(const struct sf_catalog *c, const char *name, size_t len)
+int sf_catalog_find_cut(const struct sf_catalog *c, const char *name, size_t len, uint32_t *ret)
 {
+	struct cut cut = { c, 0 };
 	uint32_t i;
 
 	if (len <= CUT_DIGITS || name[len - CUT_DIGITS - 1] != '~')
-		return SF_NONE;
-	i = sf_map_get(&c->long_names, name + len - CUT_DIGITS, CUT_DIGITS, same_cut, (void *)c);
-	return i == SF_MAP_NONE ? SF_NONE : i;
+		return -ENOENT;
+	i = sf_map_get(&c->long_names, name + len - CUT_DIGITS, CUT_DIGITS, same_cut, &cut);
+	if (i == SF_MAP_NONE)
+		return cut.failed ? cut.failed : -ENOENT;
+	*ret = i;
+	return 0;
 }
 
 /* Names that are cut in the flat directories; a component of a key can only be cut when the whole
  * is too. */
 static int index_long_names(struct sf_catalog *c, struct sf_error *err)
 {
+	struct cut cut = { c, 0 };
 	int failed = 0;
 
 	for (uint32_t i = 0; i < c->n && !failed; i++) {
@@ -216,7 +228,8 @@ static int index_long_names(struct sf_catalog *c, struct sf_error *err)
 			continue;
 		failed = cut_digits(e, digits);
 		if (failed >= 0)
-			sf_map_add(&c->long_names, digits, CUT_DIGITS, i, same_cut, c, &failed);
+			sf_map_add(&c->long_names, digits, CUT_DIGITS, i, same_cut, &cut, &failed);
+		failed = failed ? failed : cut.failed;
 	}
 	return failed ? sf_fail(err, failed, "no memory for long names") : 0;
 }

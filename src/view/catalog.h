@@ -54,9 +54,12 @@ int sf_catalog_new(const struct sf_ckpt *ckpt, const struct sf_view_options *opt
                    struct sf_catalog **ret, struct sf_error *err);
 void sf_catalog_free(struct sf_catalog *c);
 uint32_t sf_catalog_find(const struct sf_catalog *c, const char *name, size_t len); /* SF_NONE */
-/* The entry whose full name has the hash that ends the cut name @name ("…~0123456789abcdef"); the
- * rest of @name is the caller's to compare. A flat name, or a component of state/. SF_NONE. */
-uint32_t sf_catalog_find_cut(const struct sf_catalog *c, const char *name, size_t len);
+/*
+ * The entry whose full name has the hash that ends the cut name @name ("…~0123456789abcdef"): a
+ * flat name, or a component of state/. The rest of @name is the caller's to compare. -ENOENT,
+ * -ENOMEM.
+ */
+int sf_catalog_find_cut(const struct sf_catalog *c, const char *name, size_t len, uint32_t *ret);
 
 /* Does KEY (design section 2: component prefix, or fnmatch with * ? [; '.' and '/' both separate)
  * match this name? */

@@ -31,9 +31,10 @@ struct walk {
 	struct sf_buf name; /* of the value being looked at, the group's part in front too … */
 	size_t strip;       /* … which has this many bytes */
 	uint64_t nodes;
-	uint64_t told; /* skipped in all objects */
-	bool whole;    /* the object itself is a tensor that the file has */
-	bool stop;     /* a limit: the rest of it is left out */
+	unsigned tuples; /* open ones */
+	uint64_t told;   /* skipped in all objects */
+	bool whole;      /* the object itself is a tensor that the file has */
+	bool stop;       /* a limit: the rest of it is left out */
 };
 
 bool sf_st_embeds(const struct sf_catalog *c, const struct sf_selection *sel)
@@ -89,9 +90,10 @@ static bool contiguous(const struct sf_torch_tensor *t)
 {
 	uint64_t step = 1;
 
-	for (unsigned d = t->ndim; d-- > 0;) {
-		if (t->shape[d] == 0)
+	for (unsigned d = 0; d < t->ndim; d++)
+		if (t->shape[d] == 0) /* of no elements: however it strides */
 			return true;
+	for (unsigned d = t->ndim; d-- > 0;) {
 		if (t->shape[d] == 1)
 			continue;
 		if ((uint64_t)t->stride[d] != step)
@@ -163,7 +165,10 @@ static int take_tensor(struct walk *w, const struct sf_pv *v)
 		skip(w, "malformed: its shape, strides and storage contradict each other");
 		return 1;
 	}
-	why = sf_st_refuses_as(w->c, (enum sf_dtype)t.dtype, t.ndim);
+	/* PyTorch's flattening keeps a tuple whole: its tensors have no names there */
+	why = w->tuples ? "in a tuple" : NULL;
+	if (!why)
+		why = sf_st_refuses_as(w->c, (enum sf_dtype)t.dtype, t.ndim);
 	if (!why)
 		why = sf_st_refuses_name(name, name_len);
 	if (!why)
@@ -303,6 +308,10 @@ static int visit_parts(struct walk *w, struct sf_pv *v, unsigned depth)
 
 	switch (v->kind) {
 	case SF_PV_TUPLE:
+		w->tuples++;
+		r = visit_list(w, v, depth + 1);
+		w->tuples--;
+		return r;
 	case SF_PV_LIST:
 		return visit_list(w, v, depth + 1);
 	case SF_PV_DICT:
@@ -363,6 +372,7 @@ static int take_object(void *arg, uint32_t object, struct sf_object_value *v, st
 	w->v = v;
 	w->object = object;
 	w->nodes = 0;
+	w->tuples = 0;
 	w->stop = false;
 	r = sf_buf_check(&w->name);
 	if (r >= 0 && w->nodes_all > SF_ST_INNER_NODES_ALL)

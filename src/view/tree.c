@@ -96,7 +96,6 @@ void sf_tree_free(struct sf_tree *t)
 bool sf_tree_valid(const struct sf_tree *t, sf_node n)
 {
 	uint32_t i = sf_node_index(n);
-	unsigned depth = sf_node_depth(n);
 
 	switch (sf_node_kind(n)) {
 	case SF_T_ROOT:
@@ -112,9 +111,9 @@ bool sf_tree_valid(const struct sf_tree *t, sf_node n)
 	case SF_T_HF_COMPANION:
 		return t->hf && i < t->hf->ncompanions;
 	case SF_T_STATE:
-		return depth == 0 ? i == 0 : i < t->c->n && depth <= SF_T_DEPTH_MAX;
+		return sf_state_valid(t, n);
 	case SF_T_SHARDS:
-		return depth == 0 ? i == 0 : i < t->nshown && depth <= SF_T_DEPTH_MAX;
+		return sf_shards_valid(t, n);
 	case SF_T_SHARDS_FILE:
 		return i < t->c->ckpt->nlisting;
 	case SF_T_NPY:

@@ -69,7 +69,7 @@ static uint64_t ino_of(const struct sf_tree *t, sf_node n)
 	return h > 1 ? h : h + 2;
 }
 
-/* Where a size that cost something is kept; NULL: it costs nothing. */
+/* Where a size that cost something is kept, plus one; NULL: it costs nothing. */
 static _Atomic uint64_t *size_slot(struct sf_tree *t, sf_node n)
 {
 	uint32_t i = sf_node_index(n);
@@ -98,12 +98,11 @@ static int size_of_file(struct sf_tree *t, sf_node n, struct sf_vfile *f, uint64
 	int r = sf_vfile_size(f, ret);
 
 	if (r >= 0 && slot)
-		atomic_store_explicit(slot, *ret, memory_order_relaxed);
+		atomic_store_explicit(slot, *ret + 1, memory_order_relaxed);
 	return r;
 }
 
-/* A file that is made only to be asked its size: kept when it will have to be prepared, which is
- * dear. */
+/* A file that is made only to be asked its size. */
 static int size_by_making(struct sf_tree *t, sf_node n, uint64_t *ret)
 {
 	struct sf_vfile *f = sf_tree_cache_get(t, n);
@@ -121,8 +120,12 @@ static int size_of(struct sf_tree *t, sf_node n, uint64_t *ret)
 	uint32_t i = sf_node_index(n);
 
 	if (slot) {
-		*ret = atomic_load_explicit(slot, memory_order_relaxed);
-		return *ret ? 0 : size_by_making(t, n, ret);
+		uint64_t known = atomic_load_explicit(slot, memory_order_relaxed);
+		if (known) {
+			*ret = known - 1;
+			return 0;
+		}
+		return size_by_making(t, n, ret);
 	}
 	switch (sf_node_kind(n)) {
 	case SF_T_LEAF_NPY:

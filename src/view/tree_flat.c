@@ -42,27 +42,30 @@ int sf_flat_lookup(const struct sf_tree *t, enum sf_tree_kind dir, const char *n
 	const char *suffix = suffix_of(dir, &file);
 	size_t suffix_len = strlen(suffix);
 	struct sf_buf b = { 0 };
-	uint32_t entry;
-	bool same;
+	uint32_t entry = SF_NONE;
+	int r;
 
 	if (len <= suffix_len || memcmp(name + len - suffix_len, suffix, suffix_len) != 0)
 		return -ENOENT;
 	len -= suffix_len;
-	entry = sf_catalog_find_cut(t->c, name, len);
-	if (entry == SF_NONE && sf_name_decode(&b, name, len) && sf_buf_check(&b) == 0)
-		entry = sf_catalog_find(t->c, sf_buf_cstr(&b), b.len);
-	if (entry != SF_NONE) {
+	r = sf_catalog_find_cut(t->c, name, len, &entry);
+	if (r == -ENOENT && sf_name_decode(&b, name, len) && sf_buf_check(&b) == 0)
+		entry = sf_catalog_find(t->c, (const char *)b.at, b.len);
+	if (r == -ENOENT)
+		r = sf_buf_check(&b);
+	if (r >= 0 && entry != SF_NONE) {
 		/* a whole name where it is shown cut, or the other way round, is no file */
 		sf_buf_reset(&b);
 		put_name(&t->c->entry[entry], &b);
+		r = sf_buf_check(&b);
 	}
-	same = entry != SF_NONE && sf_buf_check(&b) == 0 && b.len == len &&
-	       memcmp(b.at, name, len) == 0;
+	if (r >= 0 && (entry == SF_NONE || b.len != len || memcmp(b.at, name, len) != 0 ||
+	               !sf_flat_shows(t, dir, entry)))
+		r = -ENOENT;
 	sf_buf_release(&b);
-	if (!same || !sf_flat_shows(t, dir, entry))
-		return -ENOENT;
-	*ret = sf_node_make(file, 0, entry);
-	return 0;
+	if (r >= 0)
+		*ret = sf_node_make(file, 0, entry);
+	return r;
 }
 
 int sf_flat_readdir(struct sf_tree *t, enum sf_tree_kind dir, uint64_t cookie, sf_tree_each *each,

@@ -76,7 +76,7 @@ struct sf_root_entry {
 	uint32_t group;
 	const char *target;    /* LINK */
 	sf_node dir;           /* DIR */
-	_Atomic uint64_t size; /* 0: not known yet */
+	_Atomic uint64_t size; /* plus one; 0: not known yet */
 };
 
 struct sf_cached;
@@ -91,8 +91,8 @@ struct sf_tree {
 	const uint32_t *shown; /* listing[] entries that shards/ shows, in its order */
 	uint32_t nshown;
 	uint64_t bytes; /* of all tensors */
-	/* Sizes that cost something, once known; 0 before. Two per entry: info.json or value.json,
-	 * .pt. */
+	/* Sizes that cost something, plus one, once known; 0 before. Two per entry: info.json or
+	 * value.json, .pt. */
 	_Atomic uint64_t *entry_size, *hf_size;
 	struct {
 		pthread_mutex_t m;
@@ -134,6 +134,8 @@ bool sf_state_is_cut(const struct sf_tree *t, sf_node dir);
 /* The entry whose own directory this is, SF_NONE. */
 uint32_t sf_state_leaf(const struct sf_tree *t, sf_node dir);
 
+bool sf_state_valid(const struct sf_tree *t, sf_node dir); /* does its key have that many parts? */
+
 /* tree_flat.c: npy/ pt/ safetensors/ */
 int sf_flat_lookup(const struct sf_tree *t, enum sf_tree_kind dir, const char *name, size_t len,
                    sf_node *ret);
@@ -147,6 +149,7 @@ int sf_shards_lookup(const struct sf_tree *t, sf_node dir, const char *name, siz
                      sf_node *ret);
 int sf_shards_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
                       void *arg);
+bool sf_shards_valid(const struct sf_tree *t, sf_node dir);
 size_t sf_shards_prefix(const struct sf_tree *t, sf_node dir);
 
 /* tree_live.c: .shardfuse/ */

@@ -49,6 +49,20 @@ size_t sf_shards_prefix(const struct sf_tree *t, sf_node dir)
 	return n;
 }
 
+bool sf_shards_valid(const struct sf_tree *t, sf_node dir)
+{
+	unsigned depth = sf_node_depth(dir);
+
+	if (depth == 0)
+		return sf_node_index(dir) == 0;
+	if (sf_node_index(dir) >= t->nshown || depth > SF_T_DEPTH_MAX)
+		return false;
+	const struct sf_file *f = at(t, sf_node_index(dir));
+	for (uint32_t i = 0; i < f->name_len && depth; i++)
+		depth -= f->name[i] == '/';
+	return depth == 0;
+}
+
 /* Is @f's name before @name, a prefix counting as before what is longer? */
 static int compare(const struct sf_file *f, const char *name, size_t len)
 {

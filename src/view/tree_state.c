@@ -93,6 +93,20 @@ void sf_state_range(const struct sf_tree *t, sf_node dir, uint32_t *ret_lo, uint
 	*ret_hi = cut_before(e, *ret_prefix) ? lo + 1 : end_of(t, lo, t->c->n, *ret_prefix);
 }
 
+bool sf_state_valid(const struct sf_tree *t, sf_node dir)
+{
+	unsigned depth = sf_node_depth(dir), parts = 1;
+
+	if (depth == 0)
+		return sf_node_index(dir) == 0;
+	if (sf_node_index(dir) >= t->c->n || depth > SF_T_DEPTH_MAX)
+		return false;
+	const struct sf_entry *e = at(t, sf_node_index(dir));
+	for (uint32_t i = 0; i < e->len && parts < depth; i++)
+		parts += e->name[i] == '.';
+	return depth <= parts;
+}
+
 bool sf_state_is_cut(const struct sf_tree *t, sf_node dir)
 {
 	const struct sf_entry *e = at(t, sf_node_index(dir));
@@ -164,13 +178,13 @@ static int compare_component(const struct sf_entry *e, size_t prefix, const char
 static int lookup_cut(const struct sf_tree *t, sf_node dir, uint32_t lo, uint32_t hi, size_t prefix,
                       const char *name, size_t len, sf_node *ret)
 {
-	uint32_t entry = sf_catalog_find_cut(t->c, name, len), pos;
+	uint32_t entry, pos;
 	struct sf_buf b = { 0 };
 	size_t part_len;
-	bool same;
+	int r = sf_catalog_find_cut(t->c, name, len, &entry);
 
-	if (entry == SF_NONE)
-		return -ENOENT;
+	if (r < 0)
+		return r;
 	const struct sf_entry *e = &t->c->entry[entry];
 	pos = lower_bound(t, lo, hi, e->name, e->len);
 	if (pos >= hi || t->c->by_path[pos] != entry || e->len < prefix)
@@ -179,12 +193,13 @@ static int lookup_cut(const struct sf_tree *t, sf_node dir, uint32_t lo, uint32_
 	if (!sf_name_is_long(part, part_len, 0))
 		return -ENOENT;
 	sf_name_encode(&b, part, part_len, e->name, e->len, 0);
-	same = sf_buf_check(&b) == 0 && b.len == len && memcmp(b.at, name, len) == 0;
+	r = sf_buf_check(&b);
+	if (r >= 0 && (b.len != len || memcmp(b.at, name, len) != 0))
+		r = -ENOENT;
 	sf_buf_release(&b);
-	if (!same)
-		return -ENOENT;
-	*ret = sf_node_make(SF_T_STATE, sf_node_depth(dir) + 1, pos);
-	return 0;
+	if (r >= 0)
+		*ret = sf_node_make(SF_T_STATE, sf_node_depth(dir) + 1, pos);
+	return r;
 }
 
 int sf_state_lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
@@ -193,7 +208,7 @@ int sf_state_lookup(const struct sf_tree *t, sf_node dir, const char *name, size
 	struct sf_buf want = { 0 };
 	uint32_t lo, hi, end;
 	size_t prefix;
-	int r = -ENOENT;
+	int r;
 
 	if (memchr(name, '.', len))
 		return lookup_file(t, dir, name, len, ret); /* a directory's name never has a dot */
@@ -203,15 +218,16 @@ int sf_state_lookup(const struct sf_tree *t, sf_node dir, const char *name, size
 	if (sf_state_leaf(t, dir) != SF_NONE)
 		lo++;
 	end = hi;
-	if (lookup_cut(t, dir, lo, hi, prefix, name, len, ret) == 0)
-		return 0;
+	r = lookup_cut(t, dir, lo, hi, prefix, name, len, ret);
+	if (r != -ENOENT)
+		return r;
 	if (!sf_name_decode(&want, name, len) || sf_buf_check(&want) < 0 ||
 	    sf_name_is_long((const char *)want.at, want.len, 0)) {
 		r = sf_buf_check(&want) < 0 ? -ENOMEM : -ENOENT;
 		sf_buf_release(&want);
 		return r;
 	}
-	const char *part = sf_buf_cstr(&want);
+	const char *part = want.len ? (const char *)want.at : "";
 	while (lo < hi) {
 		uint32_t mid = lo + (hi - lo) / 2;
 		if (compare_component(at(t, mid), prefix, part, want.len) < 0)
@@ -246,8 +262,11 @@ int sf_state_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_ea
 	if (sf_node_depth(dir) >= SF_T_DEPTH_MAX)
 		return r < 0 ? r : 0;
 	uint32_t pos = lo + (leaf != SF_NONE);
-	if (cookie >= FIRST_CHILD && !r)
-		pos = cookie - FIRST_CHILD < hi - lo ? lo + (uint32_t)(cookie - FIRST_CHILD) : hi;
+	/* a cookie is whatever lseek() was given: never back to the directory's own key */
+	if (cookie > FIRST_CHILD && !r)
+		pos = cookie - FIRST_CHILD < hi - lo
+		              ? SF_MAX(pos, lo + (uint32_t)(cookie - FIRST_CHILD))
+		              : hi;
 	while (pos < hi && !r) {
 		const struct sf_entry *e = at(t, pos);
 		size_t len;

@@ -180,17 +180,21 @@ static void put_keys(struct readme *d)
 		put_state(d, e);
 		line(d, "");
 	}
-	if (c->opt->npy_bf16 == SF_NPY_VOID && shows_dtype(c, SF_BFLOAT16)) {
+	if (sf_view_wanted(c->opt, "npy") && c->opt->npy_bf16 == SF_NPY_VOID &&
+	    shows_dtype(c, SF_BFLOAT16)) {
 		line(d, "    .npy has no bfloat16: these load as two-byte voids. Two lines make "
 		        "them float32:");
 		line(d, "        a = numpy.load(FILE, mmap_mode=\"r\")");
 		line(d, "        a = (a.view(\"<u2\").astype(\"<u4\") << 16).view(\"<f4\")");
 		line(d, "    (or mount with -o npy_bf16=f4)");
 	}
-	line(d, "    A directory of state/ has tensor.npy, tensor.safetensors, tensor.pt, "
-	        "tensor.raw and info.json; a value that");
-	line(d, "    is no tensor has value.json and value.pt. Names in npy/, pt/ and safetensors/ "
-	        "spell / as %2F and % as %25.");
+	if (sf_view_wanted(c->opt, "state")) {
+		line(d, "    A directory of state/ has tensor.npy, tensor.safetensors, tensor.pt, "
+		        "tensor.raw");
+		line(d,
+		     "    and info.json; a value that is no tensor has value.json and value.pt.");
+	}
+	line(d, "    Names spell / as %2F and % as %25.");
 	line(d, "");
 }
 

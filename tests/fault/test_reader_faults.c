@@ -107,7 +107,8 @@ static void check_all(const uint8_t *got)
 		ck_assert_mem_eq(got, f.o[i].at, f.o[i].len);
 }
 
-/* Property: whichever request fails, the read fails with its code and a message, and the next read is whole. */
+/* Property: whichever request fails, the read fails with its code and a message, and the next read
+ * is whole. */
 START_TEST(whichever_request_fails_the_read_says_so)
 {
 	uint64_t bytes;
@@ -149,7 +150,8 @@ START_TEST(whichever_request_fails_the_read_says_so)
 }
 END_TEST
 
-/* Property: whichever allocation fails, there is -ENOMEM with a message or all the bytes, and no leak (sanitizers). */
+/* Property: whichever allocation fails, there is -ENOMEM with a message or all the bytes, and no
+ * leak (sanitizers). */
 START_TEST(whichever_allocation_fails_nothing_is_lost)
 {
 	uint64_t bytes;
@@ -226,7 +228,11 @@ static void parked_done(struct sf_read *rd, int r)
 static void park(struct parked *p, uint32_t tensor, void *buf)
 {
 	*p = (struct parked){ .tensor = tensor };
-	p->rd = (struct sf_read){ .emit = emit_one, .arg = &p->tensor, .len = f.t[tensor].bytes, .buf = buf, .done = parked_done };
+	p->rd = (struct sf_read){ .emit = emit_one,
+		                  .arg = &p->tensor,
+		                  .len = f.t[tensor].bytes,
+		                  .buf = buf,
+		                  .done = parked_done };
 	ck_assert_int_eq(sf_read_try(reader, &p->rd), -EAGAIN);
 	sf_read_submit(reader, &p->rd);
 }
@@ -273,7 +279,8 @@ START_TEST(a_stuck_source_ends_reads_at_their_deadline_and_the_rest_goes_on)
 		ck_assert_uint_ge(now_ms() - t0, 299);
 		ck_assert_uint_lt(now_ms() - t0, 20000);
 		sf_read_release(&p[i].rd);
-		ck_assert_int_eq(got[i][0], 0x11); /* nobody writes into a buffer that was given back */
+		ck_assert_int_eq(got[i][0],
+		                 0x11); /* nobody writes into a buffer that was given back */
 		free(got[i]);
 	}
 	end(); /* and it ends, though the source never answered */
@@ -314,7 +321,8 @@ START_TEST(a_cancelled_read_ends_soon_and_not_in_the_canceller)
 }
 END_TEST
 
-/* Property: reads cancelled at any moment while answers come in end once, with the bytes or -ECANCELED. */
+/* Property: reads cancelled at any moment while answers come in end once, with the bytes or
+ * -ECANCELED. */
 START_TEST(cancelling_at_any_moment_is_safe)
 {
 	uint64_t seed = sf_test_seed("cancelling_at_any_moment");
@@ -340,7 +348,9 @@ START_TEST(cancelling_at_any_moment_is_safe)
 			ck_assert(p[i].r == 0 || p[i].r == -ECANCELED);
 			uint64_t at = 0;
 			for (int k = 0; k < p[i].rd.niov; at += p[i].rd.iov[k++].iov_len)
-				ck_assert_mem_eq(p[i].rd.iov[k].iov_base, f.t[p[i].tensor].dense + at, p[i].rd.iov[k].iov_len);
+				ck_assert_mem_eq(p[i].rd.iov[k].iov_base,
+				                 f.t[p[i].tensor].dense + at,
+				                 p[i].rd.iov[k].iov_len);
 			ck_assert_uint_eq(at, p[i].r ? 0 : p[i].rd.len);
 			*(p[i].r ? &cancelled : &answered) += 1;
 			sf_read_release(&p[i].rd);
@@ -369,7 +379,8 @@ START_TEST(a_changed_file_is_stale_and_never_mixed)
 	fake_write(&f, dir);
 	ck_assert_int_eq(sf_store_open(&io, dir, &store, NULL), 0);
 	fake_finish(&f, store);
-	snprintf(path, sizeof(path), "%s/%s", dir, f.ckpt->file[f.ckpt->place[f.ckpt->tensor[0].place[0]].file].name);
+	snprintf(path, sizeof(path), "%s/%s", dir,
+	         f.ckpt->file[f.ckpt->place[f.ckpt->tensor[0].place[0]].file].name);
 	if (_i == 1) /* before it was ever opened */
 		ck_assert_int_eq(truncate(path, 10), 0);
 	if (_i == 2)

@@ -21,6 +21,12 @@ struct spelling {
 	bool share_names;     /* an index fetches its name from state_dict_metadata */
 	bool refetch_names;   /* an index fetches its name from an earlier index of the tensor:
 	                         several shards a rank */
+	bool share_extents;      /* a chunk fetches the torch.Size of the one before */
+	bool share_zeros;        /* an index at the origin fetches that of another tensor's */
+	bool fresh_files;        /* every item spells its file's name */
+	bool fresh_transforms;   /* and its transform's */
+	bool no_index;           /* indices without that attribute */
+	bool long_gets;          /* LONG_BINGET where BINGET would do */
 	bool hints, wrong_hints;
 	bool transforms;
 	bool items_first; /* storage_data before state_dict_metadata */
@@ -44,6 +50,7 @@ struct writer {
 	} word[64];
 	size_t nwords;
 	uint32_t *size_memo; /* of each chunk's offsets, when shared */
+	uint32_t zero_memo[MAX_DIMS + 1]; /* of an index's offset at the origin, + 1 */
 	uint32_t name_memo[MAX_TENSORS], item_name[MAX_TENSORS]; /* item_name: + 1, 0 none */
 };
 
@@ -81,7 +88,7 @@ static void fetch(struct writer *w, uint32_t number)
 {
 	uint8_t b[4];
 
-	if (number < 256) {
+	if (number < 256 && !w->how->long_gets) {
 		op(w, 'h');
 		sf_buf_byte(&w->out, (uint8_t)number);
 	} else {
@@ -261,7 +268,7 @@ static uint64_t item_off(uint32_t t, uint32_t c)
 static void state_dict_metadata(struct writer *w, const struct truth *x)
 {
 	uint64_t o[MAX_DIMS], e[MAX_DIMS];
-	uint32_t n = 0;
+	uint32_t n = 0, extent = 0;
 
 	known(w, "state_dict_metadata");
 	op(w, '}');
@@ -306,7 +313,11 @@ static void state_dict_metadata(struct writer *w, const struct truth *x)
 			known(w, "offsets");
 			w->size_memo[t * MAX_CHUNKS + c] = size(w, o, x->t[t].ndim);
 			known(w, "sizes");
-			size(w, e, x->t[t].ndim);
+			if (w->how->share_extents && w->how->memo != MEMO_NONE && c &&
+			    c + 1 < x->t[t].chunks)
+				fetch(w, extent);
+			else
+				extent = size(w, e, x->t[t].ndim);
 			if (w->how->odd && c % 50 == 3) {
 				text(w, "colour");
 				number(w, c);
@@ -333,23 +344,33 @@ static void storage_item(struct writer *w, const struct truth *x, uint32_t t, ui
 		fetch(w, w->item_name[t] - 1);
 	else
 		w->item_name[t] = text(w, x->t[t].name) + 1;
-	known(w, "index");
-	if (!w->how->hints || x->t[t].bytes)
+	if (!w->how->no_index) {
+		known(w, "index");
+		if (!w->how->hints || x->t[t].bytes)
+			op(w, 'N');
+		else
+			number(w, w->how->wrong_hints ? c * 7919 % 1300 : c);
+	} else if (x->t[t].bytes) { /* some attribute it must have */
+		known(w, "offset");
 		op(w, 'N');
-	else
-		number(w, w->how->wrong_hints ? c * 7919 % 1300 : c);
+	}
 	if (!x->t[t].bytes) {
 		known(w, "offset");
 		box(w->how, x, t, c, o, e);
 		if (w->how->share_sizes && w->how->memo != MEMO_NONE && !w->how->items_first)
 			fetch(w, w->size_memo[t * MAX_CHUNKS + c]);
+		else if (w->how->share_zeros && w->how->memo != MEMO_NONE && c == 0 &&
+		         w->zero_memo[x->t[t].ndim])
+			fetch(w, w->zero_memo[x->t[t].ndim] - 1);
+		else if (c == 0)
+			w->zero_memo[x->t[t].ndim] = size(w, o, x->t[t].ndim) + 1;
 		else
 			size(w, o, x->t[t].ndim);
 	}
 	end(w);
 	begin(w, class_of(w, "_StorageInfo"));
 	known(w, "relative_path");
-	if (w->how->by_rank && c < 20) {
+	if (w->how->by_rank && c < 20 && !w->how->fresh_files) {
 		static const char *const names[] = { "__0_0.distcp", "__1_0.distcp", "__2_0.distcp",
 			                             "__3_0.distcp", "__4_0.distcp", "__5_0.distcp",
 			                             "__6_0.distcp", "__7_0.distcp", "__8_0.distcp",
@@ -367,7 +388,10 @@ static void storage_item(struct writer *w, const struct truth *x, uint32_t t, ui
 		known(w, "transform_descriptors");
 		op(w, ']');
 		memoize(w);
-		known(w, t % 5 ? "stream.zstd/1" : "stream.other/1");
+		if (w->how->fresh_transforms)
+			text(w, t % 5 ? "stream.zstd/1" : "stream.other/1");
+		else
+			known(w, t % 5 ? "stream.zstd/1" : "stream.other/1");
 		op(w, 'a');
 	}
 	end(w);
@@ -509,20 +533,41 @@ static void make_truth(struct spelling *how, struct truth *x, uint64_t *seed)
 	}
 }
 
-/* "" or the text of what was read. */
-static void read_text(const struct sf_buf *pickle, enum dcp_reader reader, bool facts,
-                      struct sf_buf *out, int *ret)
+static int read_meta(const struct sf_buf *pickle, enum dcp_reader reader, struct dcp_meta *m,
+                     struct sf_error *err)
 {
 	const struct sf_mem_object file = { ".metadata", pickle->at, pickle->len };
-	struct sf_error err = SF_ERROR_INIT;
-	struct dcp_meta m = { 0 };
 	struct sf_store *store;
 	static struct sf_io io; /* of this test's process */
+	int r;
 
 	if (!io.pool)
 		ck_assert_int_eq(sf_io_init(&io, 1, NULL), 0);
 	ck_assert_int_eq(sf_store_mem(&io, &file, 1, &store, NULL), 0);
-	*ret = dcp_meta_read(&m, store, ".metadata", reader, &err);
+	r = dcp_meta_read(m, store, ".metadata", NULL, reader, err);
+	sf_store_free(store);
+	return r;
+}
+
+static uint64_t passed_over(const struct sf_buf *pickle)
+{
+	struct dcp_meta m = { 0 };
+	uint64_t n;
+
+	ck_assert_int_eq(read_meta(pickle, DCP_READER_SCAN, &m, NULL), 0);
+	n = m.facts.passed_over;
+	dcp_meta_release(&m);
+	return n;
+}
+
+/* "" or the text of what was read. */
+static void read_text(const struct sf_buf *pickle, enum dcp_reader reader, bool facts,
+                      struct sf_buf *out, int *ret)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct dcp_meta m = { 0 };
+
+	*ret = read_meta(pickle, reader, &m, &err);
 	if (*ret >= 0)
 		dcp_meta_text(&m, out);
 	if (*ret >= 0 && facts)
@@ -530,7 +575,6 @@ static void read_text(const struct sf_buf *pickle, enum dcp_reader reader, bool 
 	if (*ret < 0)
 		sf_buf_str(out, err.msg);
 	dcp_meta_release(&m);
-	sf_store_free(store);
 }
 
 /* Long texts: only the first line that differs. */
@@ -645,6 +689,12 @@ START_TEST(any_spelling_reads_the_same_from_both_readers)
 			.share_sizes = sf_test_below(&seed, 2),
 			.share_names = sf_test_below(&seed, 2),
 			.refetch_names = sf_test_below(&seed, 2),
+			.share_extents = sf_test_below(&seed, 3) == 0,
+			.share_zeros = sf_test_below(&seed, 4) == 0,
+			.fresh_files = sf_test_below(&seed, 2),
+			.fresh_transforms = sf_test_below(&seed, 2),
+			.no_index = sf_test_below(&seed, 4) == 0,
+			.long_gets = sf_test_below(&seed, 4) == 0,
 			.hints = sf_test_below(&seed, 4),
 			.wrong_hints = sf_test_below(&seed, 4) == 0,
 			.transforms = sf_test_below(&seed, 3) == 0,
@@ -658,6 +708,50 @@ START_TEST(any_spelling_reads_the_same_from_both_readers)
 			.dims = (uint32_t)sf_test_below(&seed, MAX_DIMS + 1),
 		};
 		check_spelling(&how, sf_test_rand(&seed), false);
+	}
+}
+END_TEST
+
+/* Spellings that pickle may choose must not cost the short way: nearly all records are passed over.
+ */
+START_TEST(no_usual_spelling_goes_through_the_opcodes)
+{
+	const struct spelling ways[] = {
+		{ .hints = true },
+		{ .hints = true, .fresh_files = true },
+		{ .hints = true, .share_sizes = true, .share_names = true },
+		{ .hints = true, .share_extents = true },
+		{ .hints = true, .share_zeros = true },
+		{ .hints = true, .long_gets = true },
+		{ .hints = true, .wrong_hints = true },
+		{ .hints = true, .transforms = true },
+		{ .hints = true, .transforms = true, .fresh_transforms = true },
+		{ .hints = false },
+		{ .no_index = true, .fresh_files = true },
+		{ .no_index = true, .items_first = true },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(ways); i++) {
+		struct spelling how = ways[i];
+		struct writer w = { .how = &how };
+		uint64_t seed = 11, records = 0;
+		struct truth x;
+		how.memo = MEMO_IMPLICIT;
+		how.frame_every = 65536;
+		how.by_rank = true;
+		how.tensors = 30;
+		how.chunks = 400;
+		how.dims = 3;
+		make_truth(&how, &x, &seed);
+		for (uint32_t t = 0; t < how.tensors; t++)
+			records += x.t[t].bytes ? 0 : 2 * x.t[t].chunks;
+		w.size_memo = calloc((size_t)MAX_TENSORS * MAX_CHUNKS, sizeof(*w.size_memo));
+		ck_assert_ptr_nonnull(w.size_memo);
+		write_pickle(&w, &x);
+		ck_assert_uint_gt(passed_over(&w.out), records * 9 / 10);
+		free(w.size_memo);
+		sf_buf_release(&w.out);
+		check_spelling(&how, seed, true);
 	}
 }
 END_TEST
@@ -748,6 +842,7 @@ int main(void)
 	tcase_add_test(tc, protocol_2_without_memo_reads_the_same);
 	tcase_add_test(tc, more_than_a_thousand_chunks_of_one_tensor_come_in_batches);
 	tcase_add_test(tc, any_spelling_reads_the_same_from_both_readers);
+	tcase_add_test(tc, no_usual_spelling_goes_through_the_opcodes);
 	tcase_add_test(tc, a_cut_file_is_refused_by_both);
 	tcase_add_test(tc, a_damaged_file_reads_the_same_from_both_readers);
 	suite_add_tcase(s, tc);

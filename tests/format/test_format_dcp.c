@@ -184,12 +184,12 @@ static void case_readers(const char *dir)
 		int r;
 		if (sf_store_exists(store, names[i], NULL) <= 0)
 			continue;
-		r = dcp_meta_read(&m, store, names[i], DCP_READER_VALUES, &err);
+		r = dcp_meta_read(&m, store, names[i], NULL, DCP_READER_VALUES, &err);
 		ck_assert_msg(r >= 0, "%s: %s", dir, err.msg);
 		dcp_meta_text(&m, &a);
 		dcp_facts_text(&m, &a);
 		/* a surrogate in a name is left to the value reader */
-		r = dcp_meta_read(&m, store, names[i],
+		r = dcp_meta_read(&m, store, names[i], NULL,
 		                  strstr(dir, "surrogate") ? DCP_READER_AUTO : DCP_READER_SCAN,
 		                  &err);
 		ck_assert_msg(r >= 0, "%s: %s", dir, err.msg);

@@ -242,6 +242,88 @@ START_TEST(sigterm_ends_parked_reads_and_unmounts)
 }
 END_TEST
 
+/* In a child: @work, to be killed. Returns after how long it was gone, or -1 when it ended before by itself. */
+static double kill_at_work(void (*work)(const char *path), const char *path)
+{
+	int status = -1;
+	pid_t pid = fork();
+
+	if (pid == 0) {
+		work(path);
+		_exit(0);
+	}
+	usleep(500000);
+	double t = now();
+	if (waitpid(pid, &status, WNOHANG) != 0)
+		return -1;
+	kill(pid, SIGKILL);
+	waitpid(pid, &status, 0);
+	return now() - t;
+}
+
+static void work_stat(const char *path)
+{
+	struct stat st;
+	stat(path, &st);
+}
+
+static void work_read(const char *path)
+{
+	struct reader r;
+	snprintf(r.path, sizeof(r.path), "%s", path);
+	read_file(&r);
+}
+
+START_TEST(a_killed_client_ends_at_once)
+{
+	char path[4096];
+	static struct reader r;
+
+	start(6000);
+	ck_assert_int_eq(npy_files(&r, 1), 1);
+	plan->delay_ms = 5000;
+	snprintf(path, sizeof(path), "%s/checkpoint.pt", mountpoint);
+	double stat_took = kill_at_work(work_stat, path); /* a size that needs objects read */
+	double read_took = kill_at_work(work_read, r.path);
+	plan->delay_ms = 0;
+	ck_assert_msg(stat_took >= 0 && stat_took < 2, "stat: %.1f s", stat_took);
+	ck_assert_msg(read_took >= 0 && read_took < 2, "read: %.1f s", read_took);
+	/* and the file is there for the next one */
+	struct stat st;
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_gt(st.st_size, 0);
+	stop();
+}
+END_TEST
+
+START_TEST(sigterm_unmounts_while_sizes_are_being_found)
+{
+	char path[4096];
+	struct stat here, parent;
+
+	start(6000);
+	plan->delay_ms = 5000;
+	snprintf(path, sizeof(path), "%s/checkpoint.pt", mountpoint);
+	pid_t pid = fork();
+	if (pid == 0) {
+		work_stat(path);
+		_exit(0);
+	}
+	usleep(300000);
+	ck_assert_int_eq(waitpid(pid, NULL, WNOHANG), 0);
+	double t = now();
+	kill(server, SIGTERM);
+	waitpid(pid, NULL, 0);
+	do
+		ck_assert_int_eq(stat(mountpoint, &here), 0);
+	while (stat("/tmp", &parent) == 0 && here.st_dev != parent.st_dev && now() - t < 3);
+	ck_assert_uint_eq(here.st_dev, parent.st_dev);
+	ck_assert_msg(now() - t < 3, "it took %.1f s", now() - t);
+	plan->delay_ms = 0;
+	stop();
+}
+END_TEST
+
 int main(void)
 {
 	if (access("/dev/fuse", R_OK | W_OK) < 0) {
@@ -259,6 +341,8 @@ int main(void)
 	tcase_add_test(tc, parked_reads_do_not_hold_up_what_is_known);
 	tcase_add_test(tc, a_read_ends_by_its_deadline);
 	tcase_add_test(tc, sigterm_ends_parked_reads_and_unmounts);
+	tcase_add_test(tc, a_killed_client_ends_at_once);
+	tcase_add_test(tc, sigterm_unmounts_while_sizes_are_being_found);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }

@@ -1,4 +1,5 @@
-/* A random checkpoint and its dense bytes, for tests of readers: every item form, odd strides, any tiling. */
+/* A random checkpoint and its dense bytes, for tests of readers: every item form, odd strides, any
+ * tiling. */
 #ifndef SF_TESTS_LIB_SF_FAKE_CKPT_H
 #define SF_TESTS_LIB_SF_FAKE_CKPT_H
 
@@ -16,7 +17,15 @@
 #define FAKE_TENSORS 24
 #define FAKE_OBJECTS 6
 
-enum fake_form { FAKE_RAW, FAKE_TORCH, FAKE_TORCH_ODD, FAKE_TORCH_DIR, FAKE_ZSTD, FAKE_BLOB, FAKE_NFORMS };
+enum fake_form {
+	FAKE_RAW,
+	FAKE_TORCH,
+	FAKE_TORCH_ODD,
+	FAKE_TORCH_DIR,
+	FAKE_ZSTD,
+	FAKE_BLOB,
+	FAKE_NFORMS
+};
 
 struct fake_tensor {
 	uint8_t *dense; /* what a reader has to give */
@@ -81,8 +90,9 @@ static inline void fake_tuple(struct sf_buf *out, const uint64_t *at, unsigned n
 }
 
 /* data.pkl of one tensor, as torch.save spells it (without memo). */
-static inline void fake_pkl(struct sf_buf *out, enum sf_dtype dtype, const uint64_t *shape, const uint64_t *stride,
-			    unsigned ndim, uint64_t numel, uint64_t off, bool conj)
+static inline void fake_pkl(struct sf_buf *out, enum sf_dtype dtype, const uint64_t *shape,
+                            const uint64_t *stride, unsigned ndim, uint64_t numel, uint64_t off,
+                            bool conj)
 {
 	uint8_t v[4];
 
@@ -100,7 +110,8 @@ static inline void fake_pkl(struct sf_buf *out, enum sf_dtype dtype, const uint6
 	sf_buf_add(out, v, 4);
 	fake_tuple(out, shape, ndim);
 	fake_tuple(out, stride, ndim);
-	sf_buf_str(out, "\x89" "ccollections\nOrderedDict\n)R");
+	sf_buf_str(out, "\x89"
+	                "ccollections\nOrderedDict\n)R");
 	if (conj) {
 		sf_buf_str(out, "}");
 		fake_str(out, "conj");
@@ -110,13 +121,16 @@ static inline void fake_pkl(struct sf_buf *out, enum sf_dtype dtype, const uint6
 }
 
 /* A torch.save archive; @first: data/0 comes before data.pkl, so only the directory tells. */
-static inline void fake_zip(struct sf_buf *out, const struct sf_buf *pkl, const uint8_t *data, size_t len, bool first)
+static inline void fake_zip(struct sf_buf *out, const struct sf_buf *pkl, const uint8_t *data,
+                            size_t len, bool first)
 {
 	struct {
 		const char *name;
 		const void *at;
 		size_t len;
-	} rec[3] = { { "archive/data.pkl", pkl->at, pkl->len }, { "archive/data/0", data, len }, { "archive/version", "3\n", 2 } };
+	} rec[3] = { { "archive/data.pkl", pkl->at, pkl->len },
+		     { "archive/data/0", data, len },
+		     { "archive/version", "3\n", 2 } };
 	struct sf_zip_entry e[3];
 	struct sf_buf z = { 0 };
 	uint64_t dir;
@@ -126,7 +140,8 @@ static inline void fake_zip(struct sf_buf *out, const struct sf_buf *pkl, const 
 		rec[1].name = "archive/data.pkl", rec[1].at = pkl->at, rec[1].len = pkl->len;
 	}
 	for (int i = 0; i < 3; i++) {
-		e[i] = (struct sf_zip_entry){ rec[i].name, strlen(rec[i].name), z.len, rec[i].len, 0 };
+		e[i] = (struct sf_zip_entry){ rec[i].name, strlen(rec[i].name), z.len, rec[i].len,
+			                      0 };
 		e[i].crc = sf_crc32(0, rec[i].at, rec[i].len);
 		sf_zip_put_header(&z, &e[i]);
 		sf_buf_add(&z, rec[i].at, rec[i].len);
@@ -141,8 +156,9 @@ static inline void fake_zip(struct sf_buf *out, const struct sf_buf *pkl, const 
 }
 
 /* The box's elements out of the dense tensor, at @stride (elements), conjugated when asked. */
-static inline void fake_box(uint8_t *to, const uint8_t *dense, const uint64_t *shape, unsigned ndim, size_t elem,
-			    const uint64_t *origin, const uint64_t *extent, const uint64_t *stride, bool conj)
+static inline void fake_box(uint8_t *to, const uint8_t *dense, const uint64_t *shape, unsigned ndim,
+                            size_t elem, const uint64_t *origin, const uint64_t *extent,
+                            const uint64_t *stride, bool conj)
 {
 	uint64_t at[8] = { 0 }, volume = 1;
 
@@ -164,8 +180,9 @@ static inline void fake_box(uint8_t *to, const uint8_t *dense, const uint64_t *s
 	}
 }
 
-static inline void fake_item(struct fake *f, struct sf_buf *out, const struct fake_tensor *t, const uint64_t *shape,
-			     unsigned ndim, const uint64_t *origin, const uint64_t *extent)
+static inline void fake_item(struct fake *f, struct sf_buf *out, const struct fake_tensor *t,
+                             const uint64_t *shape, unsigned ndim, const uint64_t *origin,
+                             const uint64_t *extent)
 {
 	size_t elem = sf_dtype_info(t->dtype)->bytes;
 	uint64_t stride[8], volume = 1, numel, off = 0;
@@ -193,7 +210,8 @@ static inline void fake_item(struct fake *f, struct sf_buf *out, const struct fa
 		sf_buf_add(out, data, numel * elem);
 	} else {
 		fake_pkl(&pkl, t->dtype, extent, stride, ndim, numel, off, conj);
-		fake_zip(t->form == FAKE_ZSTD ? &zip : out, &pkl, data, numel * elem, t->form == FAKE_TORCH_DIR);
+		fake_zip(t->form == FAKE_ZSTD ? &zip : out, &pkl, data, numel * elem,
+		         t->form == FAKE_TORCH_DIR);
 		if (t->form == FAKE_ZSTD)
 			fake_zstd(out, zip.at, zip.len);
 	}
@@ -215,11 +233,12 @@ static inline unsigned fake_cuts(struct fake *f, uint64_t n, uint64_t from[5])
 	return k;
 }
 
-static inline void fake_tensor(struct fake *f, unsigned i, enum fake_form form, const uint64_t *shape, unsigned ndim,
-			       enum sf_dtype dtype)
+static inline void fake_tensor(struct fake *f, unsigned i, enum fake_form form,
+                               const uint64_t *shape, unsigned ndim, enum sf_dtype dtype)
 {
-	static const enum sf_item_form forms[FAKE_NFORMS] = { SF_ITEM_RAW,   SF_ITEM_TORCH, SF_ITEM_TORCH,
-							      SF_ITEM_TORCH, SF_ITEM_TORCH, SF_ITEM_ST_BLOB };
+	static const enum sf_item_form forms[FAKE_NFORMS] = { SF_ITEM_RAW,   SF_ITEM_TORCH,
+		                                              SF_ITEM_TORCH, SF_ITEM_TORCH,
+		                                              SF_ITEM_TORCH, SF_ITEM_ST_BLOB };
 	struct fake_tensor *t = &f->t[i];
 	uint64_t cut[8][5], numel = 1;
 	unsigned n[8], at[8] = { 0 }, chunks = 1, chunk = 0;
@@ -238,7 +257,9 @@ static inline void fake_tensor(struct fake *f, unsigned i, enum fake_form form, 
 	t->dense = malloc(t->bytes ? t->bytes : 1);
 	for (uint64_t k = 0; k < t->bytes; k++)
 		t->dense[k] = (uint8_t)sf_test_rand(&f->seed);
-	ck_assert_int_ge(sf_ckpt_builder_tensor(f->b, name, strlen(name), dtype, shape, ndim, &number, NULL), 0);
+	ck_assert_int_ge(
+		sf_ckpt_builder_tensor(f->b, name, strlen(name), dtype, shape, ndim, &number, NULL),
+		0);
 	unsigned first = (unsigned)sf_test_below(&f->seed, FAKE_FILES);
 	for (; chunk < chunks; chunk++) {
 		uint64_t origin[8], extent[8];
@@ -250,7 +271,8 @@ static inline void fake_tensor(struct fake *f, unsigned i, enum fake_form form, 
 		unsigned file = (first + chunk) % FAKE_FILES;
 		struct sf_buf *out = &f->file[file];
 		/* a gap, sometimes: items need not touch */
-		for (size_t k = sf_test_below(&f->seed, 2) * sf_test_below(&f->seed, 40); k > 0; k--)
+		for (size_t k = sf_test_below(&f->seed, 2) * sf_test_below(&f->seed, 40); k > 0;
+		     k--)
 			sf_buf_byte(out, 0xee);
 		uint64_t off = out->len;
 		if (form == FAKE_BLOB) {
@@ -269,14 +291,19 @@ static inline void fake_tensor(struct fake *f, unsigned i, enum fake_form form, 
 			sf_buf_add(out, json.at, json.len);
 			fake_item(f, out, t, shape, ndim, origin, extent);
 			sf_buf_release(&json);
-			ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[file], strlen(f->name[file]), forms[form],
-							       SF_TRANSFORM_NONE, &place, NULL), 0);
+			ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[file],
+			                                       strlen(f->name[file]), forms[form],
+			                                       SF_TRANSFORM_NONE, &place, NULL),
+			                 0);
 			sf_ckpt_builder_set_item(f->b, number, chunk, place, off, bytes);
 		} else {
 			fake_item(f, out, t, shape, ndim, origin, extent);
-			ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[file], strlen(f->name[file]), forms[form],
-							       form == FAKE_ZSTD ? SF_TRANSFORM_ZSTD : SF_TRANSFORM_NONE,
-							       &place, NULL), 0);
+			ck_assert_int_ge(
+				sf_ckpt_builder_place(
+					f->b, f->name[file], strlen(f->name[file]), forms[form],
+					form == FAKE_ZSTD ? SF_TRANSFORM_ZSTD : SF_TRANSFORM_NONE,
+					&place, NULL),
+				0);
 			sf_ckpt_builder_set_item(f->b, number, chunk, place, off, out->len - off);
 		}
 		for (unsigned d = ndim; d-- > 0;) {
@@ -307,8 +334,10 @@ static inline void fake_object(struct fake *f, unsigned i)
 		sf_buf_add(out, f->o[i].at, f->o[i].len);
 	ck_assert_int_ge(sf_ckpt_builder_object(f->b, name, strlen(name), &number, NULL), 0);
 	ck_assert_uint_eq(number, i);
-	ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[file], strlen(f->name[file]), SF_ITEM_TORCH,
-					       zstd ? SF_TRANSFORM_ZSTD : SF_TRANSFORM_NONE, &place, NULL), 0);
+	ck_assert_int_ge(
+		sf_ckpt_builder_place(f->b, f->name[file], strlen(f->name[file]), SF_ITEM_TORCH,
+	                              zstd ? SF_TRANSFORM_ZSTD : SF_TRANSFORM_NONE, &place, NULL),
+		0);
 	sf_ckpt_builder_set_object(f->b, number, place, off, out->len - off);
 }
 
@@ -324,7 +353,8 @@ static inline void fake_begin(struct fake *f, uint64_t seed)
 /* Tensors of every form with random shapes and tilings, and objects. */
 static inline void fake_random(struct fake *f, uint64_t seed)
 {
-	static const enum sf_dtype dtypes[] = { SF_FLOAT32, SF_BFLOAT16, SF_COMPLEX64, SF_INT8, SF_FLOAT64 };
+	static const enum sf_dtype dtypes[] = { SF_FLOAT32, SF_BFLOAT16, SF_COMPLEX64, SF_INT8,
+		                                SF_FLOAT64 };
 
 	fake_begin(f, seed);
 	f->ntensors = FAKE_TENSORS;
@@ -347,7 +377,10 @@ static inline void fake_objects(struct fake *f)
 {
 	for (unsigned i = 0; i < FAKE_FILES; i++) {
 		ck_assert_int_eq(sf_buf_check(&f->file[i]), 0);
-		f->object[i] = (struct sf_mem_object){ f->name[i], f->file[i].at ? (void *)f->file[i].at : (void *)"", f->file[i].len };
+		f->object[i] =
+			(struct sf_mem_object){ f->name[i],
+			                        f->file[i].at ? (void *)f->file[i].at : (void *)"",
+			                        f->file[i].len };
 	}
 }
 
@@ -406,7 +439,8 @@ static inline void fake_write(struct fake *f, char dir[256])
 		FILE *to = fopen(path, "w");
 		ck_assert_ptr_nonnull(to);
 		if (f->file[i].len)
-			ck_assert_uint_eq(fwrite(f->file[i].at, 1, f->file[i].len, to), f->file[i].len);
+			ck_assert_uint_eq(fwrite(f->file[i].at, 1, f->file[i].len, to),
+			                  f->file[i].len);
 		fclose(to);
 	}
 }

@@ -35,12 +35,14 @@ static uint64_t run(struct sf_coalesce *c)
 }
 
 /* Pieces that a plan could make: rows of a box whose source is strided in any way. */
-static size_t random_pieces(uint64_t *seed, struct sf_piece *p, uint64_t *ret_dst, uint64_t *ret_bytes)
+static size_t random_pieces(uint64_t *seed, struct sf_piece *p, uint64_t *ret_dst,
+                            uint64_t *ret_bytes)
 {
 	uint64_t len = 1 + sf_test_below(seed, sf_test_below(seed, 2) ? 16 : 700);
 	uint64_t count = 1 + sf_test_below(seed, 40), rows = 1 + sf_test_below(seed, 12);
 	bool transposed = sf_test_below(seed, 2);
-	uint64_t row_step, step, gap = sf_test_below(seed, 3) ? 0 : sf_test_below(seed, 300), dst_step, n = 0, dst = 0;
+	uint64_t row_step, step, gap = sf_test_below(seed, 3) ? 0 : sf_test_below(seed, 300),
+				 dst_step, n = 0, dst = 0;
 
 	if (transposed) { /* the rows lie side by side, what follows in a row lies far away */
 		row_step = len + (sf_test_below(seed, 3) ? 0 : sf_test_below(seed, 20));
@@ -56,8 +58,12 @@ static size_t random_pieces(uint64_t *seed, struct sf_piece *p, uint64_t *ret_ds
 		count--;
 	*ret_bytes = 0;
 	for (uint64_t k = 0; k < rows; k++) {
-		struct sf_piece one = { .src_off = k * row_step, .dst_off = dst, .len = len, .count = count,
-					.src_step = (int64_t)step, .dst_step = (int64_t)dst_step };
+		struct sf_piece one = { .src_off = k * row_step,
+			                .dst_off = dst,
+			                .len = len,
+			                .count = count,
+			                .src_step = (int64_t)step,
+			                .dst_step = (int64_t)dst_step };
 		uint64_t used = (count - 1) * dst_step + len;
 		if (dst + used > DST)
 			break;
@@ -66,7 +72,10 @@ static size_t random_pieces(uint64_t *seed, struct sf_piece *p, uint64_t *ret_ds
 		if (k == 0 && len > 1 && count > 1 && sf_test_below(seed, 2)) {
 			/* begins inside a run, as a range that begins inside a row does */
 			uint64_t cut = 1 + sf_test_below(seed, len - 1);
-			p[n++] = (struct sf_piece){ .src_off = one.src_off + cut, .dst_off = cut, .len = len - cut, .count = 1 };
+			p[n++] = (struct sf_piece){ .src_off = one.src_off + cut,
+				                    .dst_off = cut,
+				                    .len = len - cut,
+				                    .count = 1 };
 			*ret_bytes += len - cut;
 			one.src_off += step;
 			one.dst_off += dst_step;
@@ -99,13 +108,15 @@ START_TEST(requests_do_what_the_pieces_say)
 		for (size_t i = 0; i < n; i++)
 			for (uint64_t k = 0; k < p[i].count; k++)
 				memcpy(want + p[i].dst_off + (int64_t)k * p[i].dst_step,
-				       src + base + p[i].src_off + (int64_t)k * p[i].src_step, p[i].len);
+				       src + base + p[i].src_off + (int64_t)k * p[i].src_step,
+				       p[i].len);
 		sf_coalesce_reset(&c);
 		ck_assert_int_eq(sf_coalesce(&c, 1, 2, 0, base, got, p, n), 0);
 		run(&c);
-		ck_assert_msg(memcmp(got, want, DST) == 0, "round %d: %zu pieces, len %llu, count %llu, steps %lld %lld", round, n,
-			      (unsigned long long)p[0].len, (unsigned long long)p[0].count, (long long)p[0].src_step,
-			      (long long)p[0].dst_step);
+		ck_assert_msg(memcmp(got, want, DST) == 0,
+		              "round %d: %zu pieces, len %llu, count %llu, steps %lld %lld", round,
+		              n, (unsigned long long)p[0].len, (unsigned long long)p[0].count,
+		              (long long)p[0].src_step, (long long)p[0].dst_step);
 	}
 	sf_coalesce_release(&c);
 	free(got);
@@ -119,8 +130,13 @@ START_TEST(a_column_shard_is_one_request_with_an_iovec_a_row)
 	uint8_t *got = malloc(DST);
 	/* from inside row 0 to inside row 11: 200-byte rows of 800 */
 	struct sf_piece p[3] = { { .src_off = 50, .dst_off = 0, .len = 150, .count = 1 },
-				 { .src_off = 200, .dst_off = 750, .len = 200, .count = 10, .src_step = 200, .dst_step = 800 },
-				 { .src_off = 2200, .dst_off = 8750, .len = 30, .count = 1 } };
+		                 { .src_off = 200,
+		                   .dst_off = 750,
+		                   .len = 200,
+		                   .count = 10,
+		                   .src_step = 200,
+		                   .dst_step = 800 },
+		                 { .src_off = 2200, .dst_off = 8750, .len = 30, .count = 1 } };
 
 	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 7, got, p, 3), 0);
 	ck_assert_uint_eq(c.ranges.n, 1);
@@ -139,7 +155,12 @@ START_TEST(rows_of_a_transposed_item_share_their_spans)
 	struct sf_piece p[8];
 
 	for (uint64_t i = 0; i < 8; i++) /* 8 of 4000 rows, 16 columns */
-		p[i] = (struct sf_piece){ .src_off = i * 2, .dst_off = i * 32, .len = 2, .count = 8, .src_step = 8000, .dst_step = 2 };
+		p[i] = (struct sf_piece){ .src_off = i * 2,
+			                  .dst_off = i * 32,
+			                  .len = 2,
+			                  .count = 8,
+			                  .src_step = 8000,
+			                  .dst_step = 2 };
 	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, p, 8), 0);
 	ck_assert_uint_eq(c.ranges.n, 8); /* not 64 */
 	ck_assert_uint_eq(run(&c), 8 * 16);

@@ -52,8 +52,11 @@ static void end(void)
 
 static struct sf_cache_want want(int i)
 {
-	return (struct sf_cache_want){ .src = src, .off = off[i], .len = off[i + 1] - off[i], .fetch = SF_FETCH_OBJECT,
-				       .decoded_max = LEN };
+	return (struct sf_cache_want){ .src = src,
+		                       .off = off[i],
+		                       .len = off[i + 1] - off[i],
+		                       .fetch = SF_FETCH_OBJECT,
+		                       .decoded_max = LEN };
 }
 
 struct wait {

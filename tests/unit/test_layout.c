@@ -28,7 +28,9 @@ static struct sf_ckpt *rows(void)
 /* What chunk @i is said to be: every third is odd in one way or another. */
 static struct sf_item_layout said(uint32_t i, int64_t *stride)
 {
-	struct sf_item_layout l = { .payload_off = 704 + i % 64, .payload_len = 24, .row_major = true };
+	struct sf_item_layout l = { .payload_off = 704 + i % 64,
+		                    .payload_len = 24,
+		                    .row_major = true };
 
 	if (i % 3 == 0) {
 		l.conj = i % 2;
@@ -95,7 +97,8 @@ START_TEST(what_is_put_is_got_by_all_threads)
 }
 END_TEST
 
-static struct sf_torch_item head(enum sf_dtype dtype, uint64_t rows_, uint64_t cols, int64_t s0, int64_t s1)
+static struct sf_torch_item head(enum sf_dtype dtype, uint64_t rows_, uint64_t cols, int64_t s0,
+                                 int64_t s1)
 {
 	struct sf_torch_item h = { .payload_off = 640, .payload_len = rows_ * cols * 4 };
 
@@ -156,7 +159,8 @@ END_TEST
 /* Property: converting a range in any pieces is converting the elements. */
 START_TEST(signs_flip_in_any_piece_of_a_range)
 {
-	static const enum sf_dtype dtypes[] = { SF_FLOAT32, SF_BFLOAT16, SF_COMPLEX64, SF_COMPLEX128, SF_FLOAT64 };
+	static const enum sf_dtype dtypes[] = { SF_FLOAT32, SF_BFLOAT16, SF_COMPLEX64,
+		                                SF_COMPLEX128, SF_FLOAT64 };
 	uint64_t seed = sf_test_seed("signs_flip");
 	uint8_t want[320], got[320];
 

@@ -34,8 +34,8 @@ static int parse(struct own *o, struct sf_error *err, int argc, char **argv)
 static void drop(struct own *o)
 {
 	free(o->many.at);
-	for (size_t i = 0; i < o->list.n && i < 1; i++)
-		free((void *)o->list.at[i]); /* all parts point into one copy */
+	for (size_t i = 0; i < o->list.n; i++)
+		free((void *)o->list.at[i]);
 	free(o->list.at);
 }
 

@@ -30,11 +30,18 @@ static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struc
 	for (unsigned i = 0; i < a->n && r >= 0; i++) {
 		const struct ask *k = &a->at[i];
 		switch (k->kind) {
-		case ASK_TENSOR: r = sf_parts_tensor(p, k->index, k->off, k->len, k->cast); break;
-		case ASK_OBJECT: r = sf_parts_object(p, k->index, k->off, k->len); break;
-		case ASK_LISTED: r = sf_parts_listed(p, k->index, k->off, k->len); break;
+		case ASK_TENSOR:
+			r = sf_parts_tensor(p, k->index, k->off, k->len, k->cast);
+			break;
+		case ASK_OBJECT:
+			r = sf_parts_object(p, k->index, k->off, k->len);
+			break;
+		case ASK_LISTED:
+			r = sf_parts_listed(p, k->index, k->off, k->len);
+			break;
 		case ASK_BYTES:
-			r = k->bytes ? sf_parts_bytes(p, k->bytes, k->len) : sf_parts_zeros(p, k->len);
+			r = k->bytes ? sf_parts_bytes(p, k->bytes, k->len)
+			             : sf_parts_zeros(p, k->len);
 			break;
 		}
 	}
@@ -129,11 +136,17 @@ static void compare(struct sf_reader *r, const struct fake *f, uint64_t seed, un
 		for (uint64_t k = 0, part = 0, begin = 0; k < rd.len; k++) {
 			while (k - begin >= a.at[part].len)
 				begin += a.at[part++].len;
-			ck_assert_msg(got[k] == want[k], "read %u, part %d of %u (kind %d, index %u, form %d, off %llu, len %llu, cast %d), "
-				      "byte %llu: %02x, wanted %02x", i, (int)part, a.n, a.at[part].kind, a.at[part].index,
-				      a.at[part].kind == ASK_TENSOR ? (int)f->t[a.at[part].index].form : -1,
-				      (unsigned long long)a.at[part].off, (unsigned long long)a.at[part].len, a.at[part].cast,
-				      (unsigned long long)(k - begin), got[k], want[k]);
+			ck_assert_msg(got[k] == want[k],
+			              "read %u, part %d of %u (kind %d, index %u, form %d, off "
+			              "%llu, len %llu, cast %d), "
+			              "byte %llu: %02x, wanted %02x",
+			              i, (int)part, a.n, a.at[part].kind, a.at[part].index,
+			              a.at[part].kind == ASK_TENSOR
+			                      ? (int)f->t[a.at[part].index].form
+			                      : -1,
+			              (unsigned long long)a.at[part].off,
+			              (unsigned long long)a.at[part].len, a.at[part].cast,
+			              (unsigned long long)(k - begin), got[k], want[k]);
 		}
 		sf_read_release(&rd);
 	}
@@ -141,8 +154,10 @@ static void compare(struct sf_reader *r, const struct fake *f, uint64_t seed, un
 	free(got);
 }
 
-/* 0 memory, 1 files, 2 memory where nothing is answered at once, 3 files with few open at once, short runs copied out of mappings */
-static void open_store(struct fake *f, struct sf_io *io, int how, struct sf_fault *plan, char dir[256], struct sf_store **ret)
+/* 0 memory, 1 files, 2 memory where nothing is answered at once, 3 files with few open at once,
+ * short runs copied out of mappings */
+static void open_store(struct fake *f, struct sf_io *io, int how, struct sf_fault *plan,
+                       char dir[256], struct sf_store **ret)
 {
 	struct sf_store *inner;
 
@@ -176,7 +191,8 @@ static void *compare_thread(void *arg)
 	return NULL;
 }
 
-/* Property: any ranges of tensors in any item form, objects and files, put together in any way, are the dense bytes. */
+/* Property: any ranges of tensors in any item form, objects and files, put together in any way, are
+ * the dense bytes. */
 START_TEST(random_reads_give_the_dense_bytes)
 {
 	uint64_t seed = sf_test_seed("random_reads") + (uint64_t)_i;
@@ -201,7 +217,9 @@ START_TEST(random_reads_give_the_dense_bytes)
 		ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
 		struct thread t[4];
 		for (unsigned i = 0; i < SF_ARRAY_LEN(t); i++) {
-			t[i] = (struct thread){ .r = r, .f = &f, .seed = seed + round * 1000 + i, .n = reads };
+			t[i] = (struct thread){
+				.r = r, .f = &f, .seed = seed + round * 1000 + i, .n = reads
+			};
 			ck_assert_int_eq(pthread_create(&t[i].id, NULL, compare_thread, &t[i]), 0);
 		}
 		for (unsigned i = 0; i < SF_ARRAY_LEN(t); i++)
@@ -220,7 +238,8 @@ struct objects_seen {
 	const struct fake *f;
 	unsigned seen[FAKE_OBJECTS], large;
 };
-static int see_object(void *arg, uint32_t object, const uint8_t *item, uint64_t len, struct sf_error *err)
+static int see_object(void *arg, uint32_t object, const uint8_t *item, uint64_t len,
+                      struct sf_error *err)
 {
 	struct objects_seen *s = arg;
 
@@ -255,7 +274,9 @@ START_TEST(whole_objects_come_once_and_long_ones_by_length)
 		struct objects_seen s = { .f = &f };
 		struct sf_error err = SF_ERROR_INIT;
 		unsigned large = 0;
-		ck_assert_msg(sf_read_objects(r, all, FAKE_OBJECTS, limit, see_object, &s, &err) == 0, "%s", err.msg);
+		ck_assert_msg(sf_read_objects(r, all, FAKE_OBJECTS, limit, see_object, &s, &err) ==
+		                      0,
+		              "%s", err.msg);
 		for (unsigned i = 0; i < FAKE_OBJECTS; i++) {
 			uint64_t len;
 			uint8_t tail[5000];
@@ -263,7 +284,8 @@ START_TEST(whole_objects_come_once_and_long_ones_by_length)
 			large += f.o[i].len > limit;
 			ck_assert_int_eq(sf_read_object_len(r, i, &len, NULL), 0);
 			ck_assert_uint_eq(len, f.o[i].len);
-			ck_assert_int_eq(sf_read_object_range(r, i, len / 2, tail, len - len / 2, NULL), 0);
+			ck_assert_int_eq(
+				sf_read_object_range(r, i, len / 2, tail, len - len / 2, NULL), 0);
 			ck_assert_mem_eq(tail, f.o[i].at + len / 2, len - len / 2);
 			ck_assert_int_lt(sf_read_object_range(r, i, len, tail, 1, &err), 0);
 		}
@@ -278,7 +300,8 @@ START_TEST(whole_objects_come_once_and_long_ones_by_length)
 }
 END_TEST
 
-/* One tensor of rows*cols floats cut in FAKE_FILES columns or rows, torch items, for counting and timing. */
+/* One tensor of rows*cols floats cut in FAKE_FILES columns or rows, torch items, for counting and
+ * timing. */
 static void one_big(struct fake *f, uint64_t rows, uint64_t cols, bool columns)
 {
 	uint64_t shape[2] = { rows, cols };
@@ -293,15 +316,19 @@ static void one_big(struct fake *f, uint64_t rows, uint64_t cols, bool columns)
 	t->dense = malloc(t->bytes);
 	for (uint64_t k = 0; k < rows * cols; k++)
 		memcpy(t->dense + k * 4, &(uint32_t){ (uint32_t)k * 2654435761u }, 4);
-	ck_assert_int_ge(sf_ckpt_builder_tensor(f->b, "w", 1, SF_FLOAT32, shape, 2, &number, NULL), 0);
+	ck_assert_int_ge(sf_ckpt_builder_tensor(f->b, "w", 1, SF_FLOAT32, shape, 2, &number, NULL),
+	                 0);
 	for (unsigned i = 0; i < FAKE_FILES; i++) {
-		uint64_t n = columns ? cols : rows, from = n * i / FAKE_FILES, to = n * (i + 1) / FAKE_FILES;
+		uint64_t n = columns ? cols : rows, from = n * i / FAKE_FILES,
+			 to = n * (i + 1) / FAKE_FILES;
 		uint64_t origin[2] = { columns ? 0 : from, columns ? from : 0 };
 		uint64_t extent[2] = { columns ? rows : to - from, columns ? to - from : cols };
 		ck_assert_int_ge(sf_ckpt_builder_chunk(f->b, origin, extent, NULL), 0);
 		fake_item(f, &f->file[i], t, shape, 2, origin, extent);
-		ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[i], strlen(f->name[i]), SF_ITEM_TORCH, SF_TRANSFORM_NONE,
-						       &place, NULL), 0);
+		ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[i], strlen(f->name[i]),
+		                                       SF_ITEM_TORCH, SF_TRANSFORM_NONE, &place,
+		                                       NULL),
+		                 0);
 		sf_ckpt_builder_set_item(f->b, number, i, place, 0, f->file[i].len);
 	}
 }
@@ -328,11 +355,14 @@ START_TEST(a_tensor_is_fetched_once_with_a_header_an_item)
 		struct sf_error err = SF_ERROR_INIT;
 		ck_assert_msg(sf_read_tensor(r, 0, 0, got, f.t[0].bytes, &err) == 0, "%s", err.msg);
 		ck_assert_mem_eq(got, f.t[0].dense, f.t[0].bytes);
-		ck_assert_uint_le(io.counters.fetched_bytes[SF_FETCH_TENSOR], (again + 1) * f.t[0].bytes * 105 / 100);
-		ck_assert_uint_ge(io.counters.fetched_bytes[SF_FETCH_TENSOR], (again + 1) * f.t[0].bytes);
-		ck_assert_uint_le(io.counters.fetched_requests[SF_FETCH_HEADER], FAKE_FILES * (slices ? 4 : 1));
+		ck_assert_uint_le(io.counters.fetched_bytes[SF_FETCH_TENSOR],
+		                  (again + 1) * f.t[0].bytes * 105 / 100);
+		ck_assert_uint_ge(io.counters.fetched_bytes[SF_FETCH_TENSOR],
+		                  (again + 1) * f.t[0].bytes);
+		ck_assert_uint_le(io.counters.fetched_requests[SF_FETCH_HEADER],
+		                  FAKE_FILES * (slices ? 4 : 1));
 		ck_assert_uint_le(io.counters.fetched_bytes[SF_FETCH_HEADER],
-				  io.counters.fetched_requests[SF_FETCH_HEADER] * 4096);
+		                  io.counters.fetched_requests[SF_FETCH_HEADER] * 4096);
 	}
 	free(got);
 	sf_reader_free(r);
@@ -344,7 +374,8 @@ START_TEST(a_tensor_is_fetched_once_with_a_header_an_item)
 }
 END_TEST
 
-/* Property: rows of shards that are long enough to be lent, from anywhere to anywhere, in order between the others. */
+/* Property: rows of shards that are long enough to be lent, from anywhere to anywhere, in order
+ * between the others. */
 START_TEST(lent_rows_of_column_shards_come_in_order)
 {
 	uint64_t seed = sf_test_seed("lent_rows");
@@ -365,10 +396,13 @@ START_TEST(lent_rows_of_column_shards_come_in_order)
 	got = malloc(f.t[0].bytes + 17);
 	for (int i = 0; i < 60; i++) {
 		struct asks a = { .n = 3 };
-		uint64_t off = sf_test_below(&seed, f.t[0].bytes), len = 1 + sf_test_below(&seed, f.t[0].bytes - off), at = 0;
+		uint64_t off = sf_test_below(&seed, f.t[0].bytes),
+			 len = 1 + sf_test_below(&seed, f.t[0].bytes - off), at = 0;
 		a.at[0] = (struct ask){ .kind = ASK_BYTES, .len = 17 };
 		a.at[1] = (struct ask){ .kind = ASK_TENSOR, .off = off, .len = len };
-		a.at[2] = (struct ask){ .kind = ASK_TENSOR, .off = 0, .len = off }; /* the other side, behind it */
+		a.at[2] = (struct ask){ .kind = ASK_TENSOR,
+			                .off = 0,
+			                .len = off }; /* the other side, behind it */
 		struct sf_read rd = { .emit = emit, .arg = &a, .len = 17 + len + off };
 		ck_assert_int_eq(sf_read_wait(r, &rd), 0);
 		ck_assert_int_lt(rd.niov, 1024);

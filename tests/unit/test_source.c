@@ -91,21 +91,30 @@ START_TEST(any_range_into_any_places_is_the_bytes)
 
 	begin(_i);
 	for (int round = 0; round < 400; round++) {
-		uint64_t off = sf_test_below(&seed, BYTES), len = 1 + sf_test_below(&seed, BYTES - off), at = 0;
+		uint64_t off = sf_test_below(&seed, BYTES),
+			 len = 1 + sf_test_below(&seed, BYTES - off), at = 0;
 		struct iovec iov[200];
 		int n = 0, how = (int)sf_test_below(&seed, 3);
 		while (at < len) {
-			uint64_t k = n == 199 ? len - at : 1 + sf_test_below(&seed, SF_MIN(len - at, len / 100 + 1));
+			uint64_t k = n == 199 ? len - at
+			                      : 1 + sf_test_below(&seed,
+			                                          SF_MIN(len - at, len / 100 + 1));
 			iov[n++] = (struct iovec){ got + at, k };
 			at += k;
 		}
 		memset(got, 0, len);
 		if (how == 0) {
-			ck_assert_int_eq(sf_source_read(src, off, got, len, SF_FETCH_OBJECT, NULL), 0);
+			ck_assert_int_eq(sf_source_read(src, off, got, len, SF_FETCH_OBJECT, NULL),
+			                 0);
 		} else if (how == 1) {
-			ck_assert_int_eq(sf_source_try(src, off, iov, n, len, SF_FETCH_TENSOR, NULL), 0);
+			ck_assert_int_eq(
+				sf_source_try(src, off, iov, n, len, SF_FETCH_TENSOR, NULL), 0);
 		} else {
-			struct submitted s = { .req = { .off = off, .len = len, .iov = iov, .niov = n, .done = note } };
+			struct submitted s = { .req = { .off = off,
+				                        .len = len,
+				                        .iov = iov,
+				                        .niov = n,
+				                        .done = note } };
 			sf_source_submit(src, &s.req);
 			ck_assert_int_eq(wait_done(&s), 0);
 		}
@@ -182,7 +191,8 @@ START_TEST(read_all_has_a_limit)
 	uint64_t len;
 
 	begin(_i);
-	ck_assert_int_eq(sf_source_read_all(src, BYTES - 1, SF_FETCH_METADATA, &all, &len, &err), -E2BIG);
+	ck_assert_int_eq(sf_source_read_all(src, BYTES - 1, SF_FETCH_METADATA, &all, &len, &err),
+	                 -E2BIG);
 	ck_assert_int_eq(sf_source_read_all(src, BYTES, SF_FETCH_METADATA, &all, &len, &err), 0);
 	ck_assert_uint_eq(len, BYTES);
 	ck_assert_mem_eq(all, bytes, BYTES);
@@ -203,7 +213,8 @@ START_TEST(a_trace_has_a_line_a_read)
 	io.trace_fd = to[1];
 	ck_assert_int_eq(sf_source_read(src, 77, b, 8, SF_FETCH_HEADER, NULL), 0);
 	ck_assert_int_gt(read(to[0], line, sizeof(line) - 1), 0);
-	ck_assert_str_eq(line, "{\"file\": \"x\", \"off\": 77, \"len\": 8, \"kind\": \"header\", \"how\": \"try\"}\n");
+	ck_assert_str_eq(line, "{\"file\": \"x\", \"off\": 77, \"len\": 8, \"kind\": \"header\", "
+	                       "\"how\": \"try\"}\n");
 	close(to[0]);
 	close(to[1]);
 	end(_i);
@@ -220,7 +231,8 @@ START_TEST(the_planned_request_fails_and_no_other)
 	begin(1);
 	ck_assert_int_eq(sf_source_fault(src, &plan, &f, NULL), 0);
 	for (int i = 0; i < 8; i++)
-		ck_assert_int_eq(sf_source_read(f, 0, b, 8, SF_FETCH_TENSOR, &err), i == 3 ? -EIO : 0);
+		ck_assert_int_eq(sf_source_read(f, 0, b, 8, SF_FETCH_TENSOR, &err),
+		                 i == 3 ? -EIO : 0);
 	ck_assert_ptr_nonnull(strstr(err.msg, "injected"));
 	sf_source_unref(f);
 	end(1);
@@ -266,7 +278,8 @@ START_TEST(delays_delay_and_the_deadline_ends_them)
 }
 END_TEST
 
-/* Short runs are copied out of the mapping: the same bytes, and a file that is cut under the copy is no SIGBUS. */
+/* Short runs are copied out of the mapping: the same bytes, and a file that is cut under the copy
+ * is no SIGBUS. */
 START_TEST(a_guarded_copy_gives_the_bytes_or_says_that_the_file_was_cut)
 {
 	uint8_t *got = malloc(BYTES);

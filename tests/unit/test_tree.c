@@ -544,6 +544,59 @@ START_TEST(sizes_are_exact)
 }
 END_TEST
 
+static int ignore(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
+                  uint64_t next)
+{
+	ck_assert_uint_le(len, 255);
+	(void)arg, (void)name, (void)node, (void)type, (void)next;
+	return 0;
+}
+
+/* A kernel may ask for numbers of another life, a process for any place in a directory. */
+START_TEST(any_number_and_any_cookie_is_safe)
+{
+	uint64_t rnd = sf_test_seed("any_number_and_any_cookie_is_safe");
+	struct made m = { .n = 0 };
+	struct sf_error err;
+	struct sf_vfile *f;
+	struct sf_attr a;
+	char text[64];
+	struct vw w;
+	sf_node n, found;
+	int valid = 0;
+
+	ordinary(&w);
+	random_keys(&w, &m, &rnd);
+	w.opt.objects = SF_OBJECTS_NONE;
+	struct sf_tree *t = tree_of(&w);
+	for (int i = 0; i < 50000; i++) {
+		unsigned depth =
+			(unsigned)(i % 3 ? sf_test_below(&rnd, 5) : sf_test_below(&rnd, 1024));
+		n = (sf_node)sf_test_below(&rnd, 26) << 42 | (sf_node)depth << 32 |
+		    (uint32_t)(i % 4 ? sf_test_below(&rnd, NAMES + 9) : sf_test_rand(&rnd));
+		valid += sf_tree_attr(t, n, &a) == 0;
+		sf_tree_readdir(t, n, i % 5 ? sf_test_below(&rnd, NAMES) : sf_test_rand(&rnd),
+		                ignore, NULL);
+		unsigned k = (unsigned)sf_test_below(&rnd, m.n);
+		sf_tree_lookup(t, n, m.name[k], m.len[k], &found);
+		sf_tree_getxattr(t, n, "user.shardfuse.shape", text, sizeof(text));
+		sf_tree_listxattr(t, n, text, sizeof(text));
+		sf_tree_readlink(t, n, text, sizeof(text));
+		if (i % 8 == 0 && sf_tree_open(t, n, &f, &err) == 0)
+			sf_vfile_unref(f);
+	}
+	ck_assert_int_gt(valid, 1000);
+	/* the cookie that would lead back to the key whose directory it is */
+	vw_ok(sf_tree_walk(t, "state/model/a", true, &n, &err));
+	for (uint64_t cookie = 0; cookie < 20; cookie++)
+		ck_assert_int_eq(sf_tree_readdir(t, n, cookie, ignore, NULL), 0);
+	for (unsigned k = 0; k < m.n; k++)
+		free(m.name[k]);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
 START_TEST(live_files_tell_the_counters)
 {
 	struct sf_counters c = { .read_bytes = 4711, .fetched_bytes[SF_FETCH_TENSOR] = 99 };
@@ -591,6 +644,7 @@ int main(void)
 	tcase_add_test(t, state_is_what_splitting_every_key_gives);
 	tcase_add_test(t, flat_directories_name_every_tensor);
 	tcase_add_test(t, sizes_are_exact);
+	tcase_add_test(t, any_number_and_any_cookie_is_safe);
 	tcase_add_test(t, live_files_tell_the_counters);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);

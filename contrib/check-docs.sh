@@ -1,0 +1,51 @@
+#!/bin/sh
+# The man page and the completions against the program: every option of every verb's --help has its place in shardfuse.1, and every
+# option that shardfuse.1 shows with dashes is one. Run by make check; SHARDFUSE is the program, SF_SRCDIR the tree.
+set -u
+program=${SHARDFUSE:-./shardfuse}
+top=${SF_SRCDIR:-$(dirname "$0")/..}
+man=$top/docs/man/shardfuse.1
+bad=0
+complain() {
+	echo "$*"
+	bad=1
+}
+
+[ -x "$program" ] || {
+	echo "SKIP: no program at $program"
+	exit 77
+}
+"$program" mount --help | grep -q 'not in this build' && {
+	echo "SKIP: built without libfuse: the mount's options are not known"
+	exit 77
+}
+# "model-only" stands there as it is, or as the word model_only of -o
+in_man() {
+	grep -qE -- "(^|[^a-z_-])-?-?($1|$(echo "$1" | tr - _))([^a-z_-]|\$)" "$man"
+}
+
+verbs=$("$program" --help | sed -n '/^verbs:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p')
+[ -n "$verbs" ] || complain "no verbs in --help"
+all=
+for verb in $verbs; do
+	grep -q "^\.It Cm $verb\b" "$man" || complain "$man: no entry for the verb $verb"
+	help=$("$program" "$verb" --help) || complain "$verb --help: exit $?"
+	echo "$help" | grep -q '^example:' || complain "$verb --help shows no example"
+	options=$(echo "$help" | sed -n 's/^  \(-., \|    \)--\([a-z-]*\).*/\2/p')
+	words=$(echo "$help" | sed -n '/^in -o alone:/,/^$/s/^      \([a-z_]*\).*/\1/p')
+	for o in $options $words; do
+		in_man "$o" || complain "$man: nothing about '$o' of $verb"
+	done
+	all="$all $options"
+done
+
+for o in $(sed -nE 's/^\.(Fl|It Fl|Op Fl)( .)? ?,? ?-([a-z][a-z-]+).*/\3/p' "$man" | sort -u); do
+	echo "$all" | tr ' ' '\n' | grep -qx -- "$o" || [ "$o" = help ] || complain "$man: --$o is no option of any verb"
+done
+
+if [ $bad = 0 ]; then
+	echo "1 passed, 0 failed, 0 skipped"
+else
+	echo "0 passed, 1 failed, 0 skipped"
+fi
+exit $bad

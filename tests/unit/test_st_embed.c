@@ -1,0 +1,610 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+
+#include "parse/safetensors.h"
+#include "pt_world.h"
+
+/* A file read back, and its list of what is left out as text. */
+struct read_back {
+	uint8_t *at;
+	uint64_t len;
+	struct sf_arena arena;
+	struct sf_st_header head;
+	char skipped[4096];
+};
+
+static struct sf_vfile *make(struct world *w, struct sf_selection sel)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_vfile *f = NULL;
+
+	if (!sel.entry) {
+		sel.entry = w->all;
+		sel.n = w->n;
+	}
+	ck_assert_msg(sf_view_safetensors(w->cat, w->reader, &sel, &f, &err) >= 0, "%s", err.msg);
+	return f;
+}
+
+/* The order is the official writer's, all bytes are some tensor's, the size is the one that was
+ * told. */
+static void read_back(struct sf_vfile *f, struct read_back *rb)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	uint64_t at = 0;
+
+	memset(rb, 0, sizeof(*rb));
+	rb->at = world_read(f, &rb->len);
+	ck_assert_uint_ge(rb->len, 8);
+	uint64_t head = sf_le64(rb->at);
+	ck_assert_uint_eq(head % 8, 0);
+	ck_assert_uint_le(head, rb->len - 8);
+	ck_assert_msg(sf_st_parse(rb->at + 8, head, &rb->arena, &rb->head, &err) >= 0, "%s",
+	              err.msg);
+	ck_assert_uint_eq(rb->head.data_off + rb->head.data_len, rb->len);
+	for (size_t i = 0; i < rb->head.n; i++) {
+		const struct sf_st_tensor *t = &rb->head.at[i], *before = t - 1;
+		ck_assert_uint_eq(t->begin, at);
+		at = t->end;
+		if (i == 0)
+			continue;
+		int a = sf_dtype_info(before->dtype)->st_order,
+		    b = sf_dtype_info(t->dtype)->st_order;
+		ck_assert_msg(a > b || (a == b && strcmp(before->name, t->name) < 0),
+		              "'%s' before '%s'", before->name, t->name);
+	}
+	const char *s = memmem(rb->at + 8, head, "\"shardfuse.skipped\":\"", 21);
+	const char *end =
+		s ? memmem(s, head - (size_t)(s - (const char *)rb->at - 8), "]\"", 2) : NULL;
+	if (end) /* quotes in it are behind a backslash */
+		snprintf(rb->skipped, sizeof(rb->skipped), "%.*s", (int)(end - s - 20), s + 21);
+}
+
+static void release(struct read_back *rb)
+{
+	free(rb->at);
+	sf_arena_release(&rb->arena);
+}
+
+static const struct sf_st_tensor *find(const struct read_back *rb, const char *name)
+{
+	for (size_t i = 0; i < rb->head.n; i++)
+		if (strcmp(rb->head.at[i].name, name) == 0)
+			return &rb->head.at[i];
+	return NULL;
+}
+
+static void check(const struct read_back *rb, const char *name, const void *want, size_t len)
+{
+	const struct sf_st_tensor *t = find(rb, name);
+
+	ck_assert_msg(t != NULL, "'%s' is missing; skipped: %s", name, rb->skipped);
+	ck_assert_uint_eq(t->end - t->begin, len);
+	ck_assert_mem_eq(rb->at + rb->head.data_off + t->begin, want, len);
+}
+
+static void check_skipped(const struct read_back *rb, const char *name, const char *why)
+{
+	char want[256];
+
+	snprintf(want, sizeof(want), "{\\\"key\\\": \\\"%s\\\", \\\"why\\\": \\\"%s", name, why);
+	ck_assert_msg(strstr(rb->skipped, want) != NULL, "'%s': '%s' is not in %s", name, why,
+	              rb->skipped);
+}
+
+static void put_str(struct sf_buf *b, const char *s)
+{
+	uint8_t len[4];
+
+	sf_put_le32(len, (uint32_t)strlen(s));
+	sf_buf_byte(b, 'X');
+	sf_buf_add(b, len, 4);
+	sf_buf_str(b, s);
+}
+
+static void put_int(struct sf_buf *b, uint32_t i)
+{
+	uint8_t v[4];
+
+	sf_put_le32(v, i);
+	sf_buf_byte(b, 'J');
+	sf_buf_add(b, v, 4);
+}
+
+/* A view of a storage; elements. */
+struct view {
+	const char *cls, *key;
+	uint32_t count, off, ndim, shape[4], stride[4];
+};
+static void put_tensor(struct sf_buf *b, const struct view *v)
+{
+	sf_buf_str(b, "ctorch._utils\n_rebuild_tensor_v2\n((");
+	put_str(b, "storage");
+	sf_buf_printf(b, "ctorch\n%s\n", v->cls);
+	put_str(b, v->key);
+	put_str(b, "cpu");
+	put_int(b, v->count);
+	sf_buf_str(b, "tQ");
+	put_int(b, v->off);
+	sf_buf_byte(b, '(');
+	for (unsigned d = 0; d < v->ndim; d++)
+		put_int(b, v->shape[d]);
+	sf_buf_str(b, "t(");
+	for (unsigned d = 0; d < v->ndim; d++)
+		put_int(b, v->stride[d]);
+	sf_buf_str(b, "t\x89"
+	              "ccollections\nOrderedDict\n)RtR");
+}
+
+static const struct view ONE = { "FloatStorage", "0", 2, 0, 1, { 2 }, { 1 } };
+static const uint8_t TWO_FLOATS[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+static const struct world_storage ONE_STORAGE = { "archive/data/0", TWO_FLOATS, 8 };
+
+/* {'t': ONE} */
+static void put_simple(struct sf_buf *b)
+{
+	sf_buf_str(b, "\x80\x02}");
+	put_str(b, "t");
+	put_tensor(b, &ONE);
+	sf_buf_str(b, "s.");
+}
+
+static void add_object(struct world *w, const char *path, struct sf_buf *pkl)
+{
+	world_object(w, path, pkl->at, pkl->len, &ONE_STORAGE, 1);
+	sf_buf_release(pkl);
+}
+
+static void add_simple(struct world *w, const char *path)
+{
+	struct sf_buf b = { 0 };
+
+	put_simple(&b);
+	add_object(w, path, &b);
+}
+
+/* A random value, and what a file has to have of it, noted as it is made. */
+#define STORED 4096
+#define WANT 512
+struct made {
+	uint64_t *seed;
+	struct sf_buf pkl;
+	uint8_t stored[2][STORED]; /* of floats, of int16 */
+	struct want {
+		char name[200];
+		const uint8_t *at; /* NULL: skipped */
+		const char *why;
+		size_t len;
+	} want[WANT];
+	unsigned n, tuples;
+};
+
+static void make_tensor(struct made *m, const char *name)
+{
+	unsigned which = (unsigned)sf_test_below(m->seed, 2), bytes = which ? 2 : 4;
+	uint32_t count = STORED / bytes, step = 1;
+	struct view v = { which ? "ShortStorage" : "FloatStorage",
+		          which ? "b" : "a",
+		          count,
+		          (uint32_t)sf_test_below(m->seed, 100),
+		          (uint32_t)sf_test_below(m->seed, 4),
+		          { 0 },
+		          { 0 } };
+	struct want *want = &m->want[m->n++];
+	bool dense = true;
+
+	for (unsigned d = 0; d < v.ndim; d++)
+		v.shape[d] = (uint32_t)sf_test_below(m->seed, 6);
+	for (unsigned d = v.ndim; d-- > 0; step *= SF_MAX(v.shape[d], 1u))
+		v.stride[d] = step;
+	size_t len = bytes;
+	for (unsigned d = 0; d < v.ndim; d++)
+		len *= v.shape[d];
+	if (v.ndim > 1 && sf_test_below(m->seed, 3) == 0) { /* two dimensions change places */
+		uint32_t stride = v.stride[0], shape = v.shape[0];
+		v.stride[0] = v.stride[1];
+		v.shape[0] = v.shape[1];
+		v.stride[1] = stride;
+		v.shape[1] = shape;
+		dense = len == 0 || v.shape[0] == 1 || v.shape[1] == 1;
+	}
+	put_tensor(&m->pkl, &v);
+	snprintf(want->name, sizeof(want->name), "%s", name);
+	want->at = dense ? m->stored[which] + v.off * bytes : NULL;
+	want->len = len;
+	want->why = dense ? NULL : "not contiguous";
+	if (m->tuples) {
+		want->at = NULL;
+		want->why = "in a tuple";
+	}
+}
+
+static void make_value(struct made *m, const char *name, unsigned depth)
+{
+	static const char *const keys[] = { "a", "b.c", "z", "weight" };
+	size_t kind = sf_test_below(m->seed, depth > 4 || m->n > WANT / 2 ? 3 : 7),
+	       n = sf_test_below(m->seed, 5);
+	char below[200];
+
+	if (kind == 0)
+		put_int(&m->pkl, (uint32_t)n);
+	else if (kind == 1)
+		put_str(&m->pkl, "text");
+	else if (kind == 2)
+		make_tensor(m, name);
+	else if (kind < 5) { /* keys are distinct: texts, numbers, True, a float */
+		sf_buf_str(&m->pkl, kind == 3 ? "}" : "ccollections\nOrderedDict\n)R");
+		sf_buf_byte(&m->pkl, '(');
+		for (size_t i = 0; i < n; i++) {
+			size_t number = 3 + i;
+			if (i == 3) {
+				sf_buf_str(&m->pkl, "G\x3f\xf8");
+				sf_buf_add(&m->pkl, "\0\0\0\0\0\0", 6);
+				snprintf(below, sizeof(below), "%s.1.5", name);
+			} else if (sf_test_below(m->seed, 2)) {
+				put_int(&m->pkl, (uint32_t)number);
+				snprintf(below, sizeof(below), "%s.%zu", name, number);
+			} else {
+				put_str(&m->pkl, keys[i]);
+				snprintf(below, sizeof(below), "%s.%s", name, keys[i]);
+			}
+			make_value(m, below, depth + 1);
+		}
+		sf_buf_byte(&m->pkl, 'u');
+	} else {
+		m->tuples += kind == 6;
+		sf_buf_str(&m->pkl, kind == 5 ? "](" : "(");
+		for (size_t i = 0; i < n; i++) {
+			snprintf(below, sizeof(below), "%s.%zu", name, i);
+			make_value(m, below, depth + 1);
+		}
+		sf_buf_byte(&m->pkl, kind == 5 ? 'e' : 't');
+		m->tuples -= kind == 6;
+	}
+}
+
+/* Property: names and bytes are those noted while the values were made; the order is checked in
+ * read_back. */
+START_TEST(tensors_in_objects_stand_under_their_paths_with_their_bytes)
+{
+	uint64_t seed = sf_test_seed("tensors_in_objects_stand_under_their_paths_with_their_bytes");
+
+	for (unsigned round = 0; round < 60; round++) {
+		struct made *m = calloc(4, sizeof(*m));
+		struct world w;
+		struct read_back rb;
+		size_t there = 1;
+		world_init(&w);
+		world_tensor(&w, "g/m", SF_FLOAT16, 1, (uint64_t[]){ 3 });
+		for (unsigned k = 0; k < 4; k++) {
+			char path[16], name[16];
+			snprintf(path, sizeof(path), "g/o%u", k);
+			snprintf(name, sizeof(name), "o%u", k);
+			m[k].seed = &seed;
+			for (size_t i = 0; i < STORED; i++)
+				m[k].stored[0][i] = (uint8_t)sf_test_rand(&seed),
+				m[k].stored[1][i] = (uint8_t)(i * 7 + k);
+			sf_buf_str(&m[k].pkl, "\x80\x02");
+			make_value(&m[k], name, 0);
+			sf_buf_byte(&m[k].pkl, '.');
+			struct world_storage s[2] = { { "archive/data/a", m[k].stored[0], STORED },
+				                      { "archive/data/b", m[k].stored[1],
+				                        STORED } };
+			world_object(&w, path, m[k].pkl.at, m[k].pkl.len, s, 2);
+			sf_buf_release(&m[k].pkl);
+		}
+		world_open(&w);
+		struct sf_vfile *f = make(&w, (struct sf_selection){ .strip = 1 });
+		read_back(f, &rb);
+		check(&rb, "m", w.data.at + w.key[0].off, w.key[0].len);
+		for (unsigned k = 0; k < 4; k++) {
+			for (unsigned i = 0; i < m[k].n; i++) {
+				const struct want *want = &m[k].want[i];
+				char full[220];
+				snprintf(full, sizeof(full), "g.%s", want->name);
+				if (want->at) {
+					check(&rb, want->name, want->at, want->len);
+					there++;
+				} else if (strlen(rb.skipped) < sizeof(rb.skipped) - 1) {
+					check_skipped(&rb, full, want->why);
+				}
+			}
+		}
+		ck_assert_uint_eq(rb.head.n, there);
+		/* any range is what the whole file has there */
+		for (unsigned i = 0; i < 100; i++) {
+			uint8_t part[300];
+			uint64_t off = sf_test_below(&seed, rb.len);
+			int64_t n = sf_vfile_pread(f, off, part, sizeof(part), NULL);
+			ck_assert_int_eq(n, (int64_t)SF_MIN(sizeof(part), rb.len - off));
+			ck_assert_mem_eq(part, rb.at + off, (size_t)n);
+		}
+		release(&rb);
+		sf_vfile_unref(f);
+		world_close(&w);
+		free(m);
+	}
+}
+END_TEST
+
+static uint64_t fetched(struct world *w)
+{
+	uint64_t n = 0;
+
+	for (int i = 0; i < SF_FETCH_NKINDS; i++)
+		n += atomic_load(&w->io.counters.fetched_requests[i]);
+	return n;
+}
+
+START_TEST(objects_are_read_once_by_prepare_and_not_before)
+{
+	struct world w;
+	struct sf_error err = SF_ERROR_INIT;
+	uint64_t size;
+
+	world_init(&w);
+	add_simple(&w, "o");
+	world_tensor(&w, "m", SF_FLOAT32, 1, (uint64_t[]){ 3 });
+	world_tensor(&w, "n", SF_FLOAT32, 1, (uint64_t[]){ 3 });
+	world_open(&w);
+	uint64_t none = fetched(&w);
+	struct sf_vfile *f = make(&w, (struct sf_selection){ 0 });
+	struct sf_vfile *alone = make(&w, (struct sf_selection){ .entry = w.all, .n = 1 });
+	struct sf_vfile *plain = make(&w, (struct sf_selection){ .entry = w.all + 1, .n = 2 });
+	ck_assert_int_eq(sf_vfile_size(f, &size), -EAGAIN);
+	ck_assert_int_eq(sf_vfile_size(alone, &size), -EAGAIN);
+	ck_assert_int_eq(sf_vfile_prepare(plain, &err), 0);
+	ck_assert_uint_eq(fetched(&w), none);
+	ck_assert_int_eq(sf_vfile_prepare(f, &err), 0);
+	uint64_t once = fetched(&w);
+	ck_assert_uint_gt(once, none);
+	ck_assert_int_eq(sf_vfile_prepare(f, &err), 0);
+	ck_assert_int_eq(sf_vfile_size(f, &size), 0);
+	ck_assert_uint_eq(fetched(&w), once);
+	sf_vfile_unref(f);
+	sf_vfile_unref(alone);
+	sf_vfile_unref(plain);
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(no_object_is_read_for_hf_names_or_with_objects_none)
+{
+	struct world w;
+	struct read_back rb;
+	const char *names[] = { "x", "y" };
+
+	world_init(&w);
+	world_tensor(&w, "m", SF_FLOAT32, 1, (uint64_t[]){ 3 });
+	add_simple(&w, "o");
+	w.opt.objects = SF_OBJECTS_KEEP;
+	world_open(&w);
+	for (unsigned hf = 0; hf < 2; hf++) {
+		w.opt.objects = hf ? SF_OBJECTS_KEEP : SF_OBJECTS_NONE;
+		struct sf_vfile *f = make(&w, (struct sf_selection){ .names = hf ? names : NULL });
+		read_back(f, &rb);
+		ck_assert_uint_eq(rb.head.n, 1);
+		check_skipped(&rb, "o", "not a tensor");
+		ck_assert_uint_eq(atomic_load(&w.io.counters.fetched_requests[SF_FETCH_OBJECT]), 0);
+		release(&rb);
+		sf_vfile_unref(f);
+	}
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(a_key_keeps_its_name_against_a_tensor_in_an_object)
+{
+	struct world w;
+	struct read_back rb;
+
+	world_init(&w);
+	add_simple(&w, "o");
+	add_simple(&w, "p");
+	world_tensor(&w, "o/t", SF_INT64, 1, (uint64_t[]){ 3 });
+	world_open(&w);
+	struct sf_vfile *f = make(&w, (struct sf_selection){ 0 });
+	read_back(f, &rb);
+	ck_assert_uint_eq(rb.head.n, 2);
+	check(&rb, "o.t", w.data.at + w.key[2].off, w.key[2].len);
+	check(&rb, "p.t", TWO_FLOATS, 8);
+	check_skipped(&rb, "o.t", "another tensor has its name in this file");
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(an_object_that_is_a_tensor_stands_under_its_key)
+{
+	struct world w;
+	struct read_back rb;
+	struct sf_buf b = { 0 };
+
+	world_init(&w);
+	sf_buf_str(&b, "\x80\x02");
+	put_tensor(&b, &ONE);
+	sf_buf_byte(&b, '.');
+	add_object(&w, "g/o", &b);
+	world_open(&w);
+	struct sf_vfile *f = make(&w, (struct sf_selection){ .strip = 1 });
+	read_back(f, &rb);
+	check(&rb, "o", TWO_FLOATS, 8);
+	ck_assert_str_eq(rb.skipped, "");
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(what_a_file_cannot_hold_is_skipped_with_the_reason)
+{
+	static const struct {
+		const char *name, *why;
+		struct view v;
+	} bad[] = {
+		{ "past", "malformed", { "FloatStorage", "0", 2, 1, 1, { 2 }, { 1 } } },
+		{ "short",
+		  "it reaches past its storage",
+		  { "FloatStorage", "0", 3, 0, 1, { 3 }, { 1 } } },
+		{ "gone",
+		  "its archive has no such storage",
+		  { "FloatStorage", "7", 2, 0, 1, { 2 }, { 1 } } },
+		{ "step", "not contiguous", { "FloatStorage", "0", 2, 0, 2, { 2, 1 }, { 0, 1 } } },
+		{ "big",
+		  "safetensors has no complex128",
+		  { "ComplexDoubleStorage", "0", 1, 0, 0, { 0 }, { 0 } } },
+		{ "new",
+		  "only recent readers",
+		  { "ComplexFloatStorage", "0", 1, 0, 0, { 0 }, { 0 } } },
+		{ "many",
+		  "its size overflows",
+		  { "FloatStorage",
+		    "0",
+		    2,
+		    0,
+		    4,
+		    { INT32_MAX, INT32_MAX, INT32_MAX, 0 },
+		    { 1, 1, 1, 1 } } },
+		{ "none", NULL, { "FloatStorage", "7", 2, 9, 2, { 0, 5 }, { 3, 2 } } },
+		{ "row", NULL, { "FloatStorage", "0", 2, 0, 2, { 1, 2 }, { 99, 1 } } },
+	};
+	struct world w;
+	struct read_back rb;
+	struct sf_buf b = { 0 };
+
+	world_init(&w);
+	world_tensor(&w, "m", SF_FLOAT32, 1, (uint64_t[]){ 3 });
+	sf_buf_str(&b, "\x80\x02}(");
+	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++) {
+		put_str(&b, bad[i].name);
+		put_tensor(&b, &bad[i].v);
+	}
+	put_str(&b, "sparse");
+	sf_buf_str(&b, "ctorch._utils\n_rebuild_sparse_tensor\n)R");
+	put_int(&b, 1); /* {(): [ONE]}: no text to name it by */
+	sf_buf_str(&b, "})](");
+	put_tensor(&b, &ONE);
+	sf_buf_str(&b, "esu.");
+	add_object(&w, "o", &b);
+	world_open(&w);
+	struct sf_vfile *f = make(&w, (struct sf_selection){ 0 });
+	read_back(f, &rb);
+	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++) {
+		char name[32];
+		snprintf(name, sizeof(name), "o.%s", bad[i].name);
+		ck_assert_msg((find(&rb, name) == NULL) == (bad[i].why != NULL), "%s; skipped: %s",
+		              name, rb.skipped);
+		if (bad[i].why)
+			check_skipped(&rb, name, bad[i].why);
+	}
+	check(&rb, "o.none", "", 0);
+	check(&rb, "o.row", TWO_FLOATS, 8);
+	check_skipped(&rb, "o.sparse", "not a dense tensor");
+	check_skipped(&rb, "o.1.?", "not looked at");
+	ck_assert_uint_eq(rb.head.n, 3);
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+START_TEST(an_object_that_cannot_be_read_is_left_out_and_counted)
+{
+	struct world w;
+	struct read_back rb;
+	struct sf_buf b = { 0 };
+
+	world_init(&w);
+	sf_buf_str(&b, "\x80\x02}garbage");
+	add_object(&w, "bad", &b);
+	add_simple(&w, "o");
+	world_add(&w, "nowhere")->nowhere = true;
+	add_simple(&w, "p");
+	world_open(&w);
+	struct sf_vfile *f = make(&w, (struct sf_selection){ 0 });
+	read_back(f, &rb);
+	ck_assert_uint_eq(rb.head.n, 2);
+	check(&rb, "o.t", TWO_FLOATS, 8);
+	check(&rb, "p.t", TWO_FLOATS, 8);
+	check_skipped(&rb, "bad", "its value cannot be read");
+	check_skipped(&rb, "nowhere", "its value cannot be read");
+	ck_assert_uint_eq(atomic_load(&w.io.counters.errors), 2);
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+/* A dict that holds itself; a list of 2 lists of 2 lists …, 2^60 in all, without and with a tensor
+ * at its bottom. */
+START_TEST(values_that_grow_without_end_are_left_out_in_time)
+{
+	struct world w;
+	struct read_back rb;
+	struct sf_buf b = { 0 };
+
+	world_init(&w);
+	sf_buf_str(&b, "\x80\x02}q");
+	sf_buf_byte(&b, 0);
+	put_str(&b, "self");
+	sf_buf_str(&b, "h");
+	sf_buf_byte(&b, 0);
+	sf_buf_byte(&b, 's');
+	put_str(&b, "t");
+	put_tensor(&b, &ONE);
+	sf_buf_str(&b, "s.");
+	add_object(&w, "cycle", &b);
+	for (unsigned bomb = 0; bomb < 2; bomb++) {
+		sf_buf_str(&b, "\x80\x02");
+		if (bomb) /* each level's 0 and 1 are the same list; the names differ */
+			put_tensor(&b, &ONE);
+		else
+			sf_buf_str(&b, "]");
+		for (uint8_t i = 0; i < 60; i++) {
+			const uint8_t level[] = { 'q', i, '0', ']', '(', 'h', i, 'h', i, 'e' };
+			sf_buf_add(&b, level, sizeof(level));
+		}
+		sf_buf_byte(&b, '.');
+		add_object(&w, bomb ? "full" : "empty", &b);
+	}
+	add_simple(&w, "o");
+	world_open(&w);
+	struct sf_vfile *f =
+		make(&w, (struct sf_selection){ .entry = (const uint32_t[]){ 0, 1, 3 }, .n = 3 });
+	read_back(f, &rb);
+	ck_assert_uint_eq(rb.head.n, 2);
+	check(&rb, "cycle.t", TWO_FLOATS, 8);
+	check(&rb, "o.t", TWO_FLOATS, 8);
+	release(&rb);
+	sf_vfile_unref(f);
+
+	/* the names alone would pass what a header may have */
+	struct sf_error err = SF_ERROR_INIT;
+	f = make(&w, (struct sf_selection){ 0 });
+	ck_assert_int_eq(sf_vfile_prepare(f, &err), -E2BIG);
+	ck_assert_str_ne(err.msg, "");
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("st_embed");
+	TCase *t = tcase_create("objects");
+
+	tcase_add_test(t, tensors_in_objects_stand_under_their_paths_with_their_bytes);
+	tcase_add_test(t, objects_are_read_once_by_prepare_and_not_before);
+	tcase_add_test(t, no_object_is_read_for_hf_names_or_with_objects_none);
+	tcase_add_test(t, a_key_keeps_its_name_against_a_tensor_in_an_object);
+	tcase_add_test(t, an_object_that_is_a_tensor_stands_under_its_key);
+	tcase_add_test(t, what_a_file_cannot_hold_is_skipped_with_the_reason);
+	tcase_add_test(t, an_object_that_cannot_be_read_is_left_out_and_counted);
+	tcase_add_test(t, values_that_grow_without_end_are_left_out_in_time);
+	suite_add_tcase(s, t);
+	return sf_test_main(s);
+}
