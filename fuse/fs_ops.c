@@ -21,12 +21,14 @@ static mode_t type_bits(enum sf_node_type type)
 	return type == SF_NODE_DIR ? S_IFDIR : type == SF_NODE_LINK ? S_IFLNK : S_IFREG;
 }
 
-static void fill_stat(const struct sf_fs *fs, fuse_ino_t ino, const struct sf_attr *a, struct stat *st)
+static void fill_stat(const struct sf_fs *fs, fuse_ino_t ino, const struct sf_attr *a,
+                      struct stat *st)
 {
 	(void)ino;
 	*st = (struct stat){
 		.st_ino = a->ino,
-		.st_mode = type_bits(a->type) | (a->type == SF_NODE_LINK ? 0777 : a->mode & ~fs->umask),
+		.st_mode = type_bits(a->type) |
+		           (a->type == SF_NODE_LINK ? 0777 : a->mode & ~fs->umask),
 		.st_nlink = a->nlink,
 		.st_uid = fs->uid,
 		.st_gid = fs->gid,
@@ -39,9 +41,13 @@ static void fill_stat(const struct sf_fs *fs, fuse_ino_t ino, const struct sf_at
 	st->st_atim = st->st_ctim = st->st_mtim;
 }
 
-static void fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr *a, struct fuse_entry_param *e)
+static void fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr *a,
+                       struct fuse_entry_param *e)
 {
-	*e = (struct fuse_entry_param){ .ino = node, .generation = 1, .entry_timeout = fs->timeout, .attr_timeout = fs->timeout };
+	*e = (struct fuse_entry_param){ .ino = node,
+		                        .generation = 1,
+		                        .entry_timeout = fs->timeout,
+		                        .attr_timeout = fs->timeout };
 	if (a->live)
 		e->attr_timeout = 0;
 	fill_stat(fs, node, a, &e->attr);
@@ -55,9 +61,10 @@ static void handle_free(struct sf_handle *h)
 }
 
 /*
- * A lookup, getattr or open of a file that is not sized yet: it needs objects read, which waits. Done on the work pool, so no thread
- * that receives requests ever does, and `ls` of everything else goes on. An interrupt must be answered all the same: the kernel
- * does not let even a killed client go before. Held by its task and by whoever replies.
+ * A lookup, getattr or open of a file that is not sized yet: it needs objects read, which waits.
+ * Done on the work pool, so no thread that receives requests ever does, and `ls` of everything else
+ * goes on. An interrupt must be answered all the same: the kernel does not let even a killed client
+ * go before. Held by its task and by whoever replies.
  */
 struct sf_sizing {
 	struct sf_task task;
@@ -68,14 +75,16 @@ struct sf_sizing {
 	struct sf_handle *h; /* an open's, else NULL */
 	struct fuse_file_info fi;
 	_Atomic unsigned refs;
-	_Atomic bool answered; /* whoever sets it replies */
-	bool registered;       /* under fs->locked.m: libfuse is done with the request's lock */
+	_Atomic bool answered;  /* whoever sets it replies */
+	bool registered;        /* under fs->locked.m: libfuse is done with the request's lock */
 	struct sf_sizing *next; /* in fs->locked.interrupted */
 };
 
-static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct fuse_file_info *fi, int r, const struct sf_error *err);
+static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
+                        struct fuse_file_info *fi, int r, const struct sf_error *err);
 
-static void reply_sized(struct sf_fs *fs, fuse_req_t req, sf_node node, const struct sf_attr *a, bool lookup)
+static void reply_sized(struct sf_fs *fs, fuse_req_t req, sf_node node, const struct sf_attr *a,
+                        bool lookup)
 {
 	if (lookup) {
 		struct fuse_entry_param e;
@@ -94,7 +103,8 @@ static void sizing_unref(struct sf_sizing *w)
 		free(w);
 }
 
-/* Called with the request locked, maybe from within its registration: a reply here would free the lock. */
+/* Called with the request locked, maybe from within its registration: a reply here would free the
+ * lock. */
 static void sizing_interrupted(fuse_req_t req, void *data)
 {
 	struct sf_sizing *w = data;
@@ -157,11 +167,13 @@ static void sizing_run(struct sf_task *task)
 	struct sf_sizing *w = (struct sf_sizing *)task;
 	struct sf_fs *fs = w->fs;
 	struct sf_error err = SF_ERROR_INIT;
-	int r = w->h ? sf_vfile_prepare(w->h->file, &err) : sf_tree_prepare(fs->s->tree, w->node, &err);
+	int r = w->h ? sf_vfile_prepare(w->h->file, &err)
+	             : sf_tree_prepare(fs->s->tree, w->node, &err);
 	bool answer = !atomic_exchange(&w->answered, true);
 
 	if (answer)
-		fuse_req_interrupt_func(w->req, NULL, NULL); /* waits for one that is being delivered */
+		fuse_req_interrupt_func(w->req, NULL,
+		                        NULL); /* waits for one that is being delivered */
 	sizing_finish(w, answer, r, &err);
 	if (answer)
 		sizing_unref(w); /* for the reply */
@@ -172,7 +184,8 @@ static void sizing_run(struct sf_task *task)
 	pthread_mutex_unlock(&fs->locked.m);
 }
 
-static void size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup, struct sf_handle *h, const struct fuse_file_info *fi)
+static void size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup,
+                       struct sf_handle *h, const struct fuse_file_info *fi)
 {
 	struct sf_sizing *w = calloc(1, sizeof(*w));
 
@@ -221,18 +234,22 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 {
 	struct sf_fs *fs = userdata;
 	/*
-	 * splice was measured 2 to 6 times slower than pread + reply. auto_inval_data drops the page cache on every mtime
-	 * change it thinks it sees; nothing here changes.
+	 * splice was measured 2 to 6 times slower than pread + reply. auto_inval_data drops the
+	 * page cache on every mtime change it thinks it sees; nothing here changes.
 	 */
-	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE | FUSE_CAP_SPLICE_MOVE | FUSE_CAP_AUTO_INVAL_DATA);
-	conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS |
-				       FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA |
-				       FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_ASYNC_DIO);
-	/* 1 MiB requests: max_read follows max_write in libfuse, although nothing is ever written */
+	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
+	                          FUSE_CAP_SPLICE_MOVE | FUSE_CAP_AUTO_INVAL_DATA);
+	conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
+	                               FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
+	                               FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA |
+	                               FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_ASYNC_DIO);
+	/* 1 MiB requests: max_read follows max_write in libfuse, although nothing is ever written
+	 */
 	conn->max_write = SF_FS_MAX_READ;
 	conn->max_read = SF_FS_MAX_READ; /* as the mount option says: libfuse insists on both */
 	conn->max_readahead = SF_FS_MAX_READ;
-	/* parked reads count as background requests in the kernel: the default of 12 would let a slow shard hold up the others */
+	/* parked reads count as background requests in the kernel: the default of 12 would let a
+	 * slow shard hold up the others */
 	conn->max_background = 256;
 	conn->congestion_threshold = 192;
 	sf_kernel_init_offer(fs, conn);
@@ -297,7 +314,8 @@ struct listing {
 	int failed;
 };
 
-static int list_entry(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type, uint64_t next)
+static int list_entry(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
+                      uint64_t next)
 {
 	struct listing *l = arg;
 	char text[256];
@@ -317,10 +335,12 @@ static int list_entry(void *arg, const char *name, size_t len, sf_node node, enu
 			e.attr.st_mode = type_bits(type);
 			e.attr.st_ino = node ? node : 1;
 		}
-		need = fuse_add_direntry_plus(l->req, l->buf + l->used, l->size - l->used, text, &e, (off_t)next);
+		need = fuse_add_direntry_plus(l->req, l->buf + l->used, l->size - l->used, text, &e,
+		                              (off_t)next);
 	} else {
 		struct stat st = { .st_ino = node ? node : 1, .st_mode = type_bits(type) };
-		need = fuse_add_direntry(l->req, l->buf + l->used, l->size - l->used, text, &st, (off_t)next);
+		need = fuse_add_direntry(l->req, l->buf + l->used, l->size - l->used, text, &st,
+		                         (off_t)next);
 	}
 	if (need > l->size - l->used)
 		return 1; /* full: the kernel comes back with this entry's cookie */
@@ -329,7 +349,8 @@ static int list_entry(void *arg, const char *name, size_t len, sf_node node, enu
 }
 
 /* Cookies 1 and 2 stand behind "." and ".."; the tree's own are moved up by 2. */
-static int list_shifted(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type, uint64_t next)
+static int list_shifted(void *arg, const char *name, size_t len, sf_node node,
+                        enum sf_node_type type, uint64_t next)
 {
 	return list_entry(arg, name, len, node, type, next + 2);
 }
@@ -349,7 +370,8 @@ static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
 	if (off < 2 && !r)
 		r = list_entry(&l, "..", 2, 0, SF_NODE_DIR, 2);
 	if (!r)
-		r = sf_tree_readdir(l.fs->s->tree, ino, off > 2 ? (uint64_t)off - 2 : 0, list_shifted, &l);
+		r = sf_tree_readdir(l.fs->s->tree, ino, off > 2 ? (uint64_t)off - 2 : 0,
+		                    list_shifted, &l);
 	if (r < 0)
 		fuse_reply_err(req, sf_fs_errno(r));
 	else
@@ -357,13 +379,15 @@ static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
 	free(l.buf);
 }
 
-static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+static void op_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                       struct fuse_file_info *fi)
 {
 	(void)fi;
 	list_dir(req, ino, size, off, false);
 }
 
-static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
+static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                           struct fuse_file_info *fi)
 {
 	(void)fi;
 	list_dir(req, ino, size, off, true);
@@ -373,11 +397,14 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 static int open_live(struct sf_fs *fs, fuse_ino_t ino, struct sf_handle *h)
 {
 	struct sf_error err = SF_ERROR_INIT;
-	return sf_tree_live_text(fs->s->tree, ino, &fs->s->io.counters, &h->text, &h->text_len, &err);
+	return sf_tree_live_text(fs->s->tree, ino, &fs->s->io.counters, &h->text, &h->text_len,
+	                         &err);
 }
 
-/* shards/ as root: the kernel reads the stored file itself. 0: not done, answer as an ordinary file. */
-static bool open_passthrough(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, const struct sf_attr *a, struct sf_handle *h)
+/* shards/ as root: the kernel reads the stored file itself. 0: not done, answer as an ordinary
+ * file. */
+static bool open_passthrough(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino,
+                             const struct sf_attr *a, struct sf_handle *h)
 {
 	uint64_t unique = sf_kernel_request_unique();
 	int32_t backing = 0, fixed = 0;
@@ -393,7 +420,9 @@ static bool open_passthrough(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, c
 		}
 		int r = sf_open_table_enter(&fs->open, ino, backing, &fixed);
 		if (r <= 0)
-			sf_passthrough_close(fs, backing); /* lost a race against another first open, or no memory */
+			sf_passthrough_close(
+				fs,
+				backing); /* lost a race against another first open, or no memory */
 		if (r < 0)
 			return false;
 		backing = fixed;
@@ -407,7 +436,8 @@ static bool open_passthrough(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, c
 }
 
 /* The file is sized, or that failed. Not for shards/. */
-static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct fuse_file_info *fi, int r, const struct sf_error *err)
+static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
+                        struct fuse_file_info *fi, int r, const struct sf_error *err)
 {
 	if (r >= 0 && h->file)
 		r = sf_vfile_size(h->file, &h->size);
@@ -423,7 +453,8 @@ static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, s
 		handle_free(h); /* the opener was interrupted: no release will come */
 }
 
-static void open_shard(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, const struct sf_attr *a, struct sf_handle *h, struct fuse_file_info *fi)
+static void open_shard(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, const struct sf_attr *a,
+                       struct sf_handle *h, struct fuse_file_info *fi)
 {
 	h->size = a->size;
 	if (open_passthrough(fs, req, ino, a, h))
@@ -465,7 +496,8 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		open_shard(fs, req, ino, &a, h, fi);
 		return;
 	}
-	/* the kernel looked the file up before, so it was sized; it is not when its vfile has left the cache meanwhile */
+	/* the kernel looked the file up before, so it was sized; it is not when its vfile has left
+	 * the cache meanwhile */
 	if (r >= 0 && h->file && sf_vfile_size(h->file, &size) == -EAGAIN)
 		size_later(fs, req, ino, false, h, fi);
 	else
@@ -521,7 +553,8 @@ static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
-	reply_xattr(req, sf_tree_getxattr(fs_of(req)->s->tree, ino, name, buf, XATTR_MAX), buf, size);
+	reply_xattr(req, sf_tree_getxattr(fs_of(req)->s->tree, ino, name, buf, XATTR_MAX), buf,
+	            size);
 	free(buf);
 }
 

@@ -24,18 +24,18 @@ struct sf_fs {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
-	double timeout;        /* of entries and attributes, seconds */
+	double timeout; /* of entries and attributes, seconds */
 	struct sf_open_table open;
-	bool passthrough;      /* the kernel agreed to serve shards/ itself (kernel_init.h) */
+	bool passthrough; /* the kernel agreed to serve shards/ itself (kernel_init.h) */
 	int session_fd;
-	_Atomic bool closed;   /* the device is: replies are dropped */
-	int ready_fd;          /* one byte is written when the kernel's INIT was answered; -1 afterwards */
+	_Atomic bool closed; /* the device is: replies are dropped */
+	int ready_fd; /* one byte is written when the kernel's INIT was answered; -1 afterwards */
 	struct {
 		pthread_mutex_t m;
 		pthread_cond_t c;
 		struct sf_parked *first; /* reads that wait: cancelled when the mount ends */
 		unsigned n;
-		unsigned preparing;      /* sizing tasks under way */
+		unsigned preparing;            /* sizing tasks under way */
 		struct sf_sizing *interrupted; /* of these: the client gave up, to be answered */
 		bool ending;
 	} locked;
@@ -45,12 +45,15 @@ extern const struct fuse_lowlevel_ops sf_fs_ops;
 
 /* Ends what is parked and waits for its replies; what would be parked from now on is refused. */
 void sf_fs_drain(struct sf_fs *fs);
-/* Answers what was interrupted while its size was not known. Each receiving thread calls it behind each request. */
+/* Answers what was interrupted while its size was not known. Each receiving thread calls it behind
+ * each request. */
 void sf_fs_answer_interrupted(struct sf_fs *fs);
-/* Waits for the sizing that is under way: at most until its reads' deadlines. Their replies find the device closed. */
+/* Waits for the sizing that is under way: at most until its reads' deadlines. Their replies find
+ * the device closed. */
 void sf_fs_wait(struct sf_fs *fs);
 
-/* fs_read.c: answered in the calling thread when it need not wait, else parked and answered by whoever completes it. */
+/* fs_read.c: answered in the calling thread when it need not wait, else parked and answered by
+ * whoever completes it. */
 void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
 
 /* An open file: what fi->fh points to. */

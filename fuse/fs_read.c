@@ -8,8 +8,9 @@
 #include "fuse/fs_ops.h"
 
 /*
- * A read that could not be answered at once. In fs->locked's list from before its submission to its reply. Two hold it, the one who
- * submits and the one who replies, so that the first may still look at it when submission came back.
+ * A read that could not be answered at once. In fs->locked's list from before its submission to its
+ * reply. Two hold it, the one who submits and the one who replies, so that the first may still look
+ * at it when submission came back.
  */
 struct sf_parked {
 	_Atomic unsigned refs;
@@ -45,8 +46,9 @@ static void count_error(struct sf_fs *fs, const struct sf_read *rd, int r)
 	atomic_fetch_add_explicit(&c->errors, 1, memory_order_relaxed);
 	if (r == -ESTALE)
 		atomic_fetch_add_explicit(&c->stale, 1, memory_order_relaxed);
-	sf_log(fs->s->io.log, SF_LOG_ERROR, "read of %llu bytes at %llu: %s", (unsigned long long)rd->len,
-	       (unsigned long long)rd->off, rd->err.msg[0] ? rd->err.msg : strerror(-r));
+	sf_log(fs->s->io.log, SF_LOG_ERROR, "read of %llu bytes at %llu: %s",
+	       (unsigned long long)rd->len, (unsigned long long)rd->off,
+	       rd->err.msg[0] ? rd->err.msg : strerror(-r));
 }
 
 static void reply(struct sf_fs *fs, fuse_req_t req, struct sf_read *rd, int r)
@@ -57,12 +59,14 @@ static void reply(struct sf_fs *fs, fuse_req_t req, struct sf_read *rd, int r)
 		return;
 	}
 	/*
-	 * Some of the iovecs may point into a mapped shard. If it was truncated since the check the kernel's copy meets EFAULT
-	 * and ends the request with EIO itself; there is nothing to reply any more.
+	 * Some of the iovecs may point into a mapped shard. If it was truncated since the check the
+	 * kernel's copy meets EFAULT and ends the request with EIO itself; there is nothing to
+	 * reply any more.
 	 */
 	int sent = fuse_reply_iov(req, rd->iov, rd->niov);
 	if (sent == -EFAULT)
-		sf_log(fs->s->io.log, SF_LOG_ERROR, "read at %llu: a shard was truncated while it was read",
+		sf_log(fs->s->io.log, SF_LOG_ERROR,
+		       "read at %llu: a shard was truncated while it was read",
 		       (unsigned long long)rd->off);
 }
 
@@ -71,7 +75,8 @@ static void interrupted(fuse_req_t req, void *data)
 	struct sf_parked *p = data;
 	(void)req;
 	atomic_store(&p->interrupted, true);
-	atomic_thread_fence(memory_order_seq_cst); /* either the cancel finds the read submitted, or park() finds the flag */
+	atomic_thread_fence(memory_order_seq_cst); /* either the cancel finds the read submitted, or
+	                                              park() finds the flag */
 	sf_read_cancel(p->fs->s->reader, &p->rd);
 }
 
@@ -109,7 +114,8 @@ static void parked_done(struct sf_read *rd, int r)
 	parked_unref(p);
 }
 
-static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64_t off, uint64_t len)
+static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64_t off,
+                 uint64_t len)
 {
 	struct sf_parked *p = calloc(1, sizeof(*p));
 	bool ending = false;
@@ -122,7 +128,12 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64
 	p->fs = fs;
 	p->req = req;
 	p->file = sf_vfile_ref(file);
-	p->rd = (struct sf_read){ .emit = sf_vfile_emit, .arg = file, .off = off, .len = len, .done = parked_done, .priv = p };
+	p->rd = (struct sf_read){ .emit = sf_vfile_emit,
+		                  .arg = file,
+		                  .off = off,
+		                  .len = len,
+		                  .done = parked_done,
+		                  .priv = p };
 
 	pthread_mutex_lock(&fs->locked.m);
 	ending = fs->locked.ending;
@@ -141,7 +152,8 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64
 		return;
 	}
 	atomic_fetch_add_explicit(&fs->s->io.counters.parked, 1, memory_order_relaxed);
-	/* before submit, which may reply and end req; an interrupt that comes in between finds nothing to cancel yet */
+	/* before submit, which may reply and end req; an interrupt that comes in between finds
+	 * nothing to cancel yet */
 	fuse_req_interrupt_func(req, interrupted, p);
 	sf_read_submit(fs->s->reader, &p->rd);
 	atomic_thread_fence(memory_order_seq_cst);
@@ -203,8 +215,9 @@ void sf_fs_drain(struct sf_fs *fs)
 	pthread_mutex_lock(&fs->locked.m);
 	fs->locked.ending = true;
 	while (fs->locked.n) {
-		/* none can be freed while the list holds it and we hold the lock; cancel only marks and wakes. Again each round: one
-		 * that was about to be submitted could not be cancelled yet */
+		/* none can be freed while the list holds it and we hold the lock; cancel only marks
+		 * and wakes. Again each round: one that was about to be submitted could not be
+		 * cancelled yet */
 		for (struct sf_parked *p = fs->locked.first; p; p = p->next)
 			sf_read_cancel(fs->s->reader, &p->rd);
 		wait_locked(fs, 2);

@@ -13,21 +13,22 @@
  * Source: Linux include/uapi/linux/fuse.h, 6.9 (protocol 7.40).
  */
 enum {
-	IN_HEADER = 40,        /* struct fuse_in_header; opcode at 4, unique at 8 */
-	OUT_HEADER = 16,       /* struct fuse_out_header: u32 len, i32 error, u64 unique */
+	IN_HEADER = 40,  /* struct fuse_in_header; opcode at 4, unique at 8 */
+	OUT_HEADER = 16, /* struct fuse_out_header: u32 len, i32 error, u64 unique */
 	OPCODE_INIT = 26,
 	/* struct fuse_init_in behind its header: u32 major, minor, max_readahead, flags, flags2 */
 	INIT_IN_FLAGS = IN_HEADER + 12,
 	INIT_IN_FLAGS2 = IN_HEADER + 16,
-	/* struct fuse_init_out: flags at 12, max_pages 28, map_alignment 30, flags2 32, max_stack_depth 36 */
+	/* struct fuse_init_out: flags at 12, max_pages 28, map_alignment 30, flags2 32,
+	   max_stack_depth 36 */
 	INIT_OUT_LEN = 64,
 	INIT_OUT_FLAGS = 12,
 	INIT_OUT_FLAGS2 = 32,
 	INIT_OUT_STACK_DEPTH = 36,
 };
 #define INIT_PARALLEL_DIROPS (1u << 18)
-#define INIT_EXT (1u << 30)           /* flags2 are there */
-#define INIT2_PASSTHROUGH (1u << 5)   /* bit 37 of the 64 */
+#define INIT_EXT (1u << 30)         /* flags2 are there */
+#define INIT2_PASSTHROUGH (1u << 5) /* bit 37 of the 64 */
 #define OPEN_PASSTHROUGH (1u << 7)
 
 struct backing_map {
@@ -38,7 +39,8 @@ struct backing_map {
 #define DEV_IOC_BACKING_OPEN _IOW(229, 1, struct backing_map)
 #define DEV_IOC_BACKING_CLOSE _IOW(229, 2, uint32_t)
 
-/* Of this mount's INIT request; written by the one thread that reads it, before any other request exists. */
+/* Of this mount's INIT request; written by the one thread that reads it, before any other request
+ * exists. */
 struct init_offer {
 	uint64_t unique;
 	uint32_t flags, flags2;
@@ -61,23 +63,29 @@ static ssize_t device_read(int fd, void *buf, size_t len, void *arg)
 		return n;
 	request_unique = sf_le64(b + 8);
 	if (sf_le32(b + 4) == OPCODE_INIT && n >= INIT_IN_FLAGS + 4) {
-		offer = (struct init_offer){ .unique = request_unique, .flags = sf_le32(b + INIT_IN_FLAGS), .pending = true };
+		offer = (struct init_offer){ .unique = request_unique,
+			                     .flags = sf_le32(b + INIT_IN_FLAGS),
+			                     .pending = true };
 		if ((offer.flags & INIT_EXT) && n >= INIT_IN_FLAGS2 + 4)
 			offer.flags2 = sf_le32(b + INIT_IN_FLAGS2);
 	}
 	return n;
 }
 
-/* libfuse sends the header and fuse_init_out as two iovecs; a short reply (old kernel) is left alone. */
+/* libfuse sends the header and fuse_init_out as two iovecs; a short reply (old kernel) is left
+ * alone. */
 static void patch_init(struct sf_fs *fs, uint8_t *out, size_t len)
 {
 	uint32_t flags = sf_le32(out + INIT_OUT_FLAGS);
 
 	flags |= offer.flags & INIT_PARALLEL_DIROPS;
-	if (len >= INIT_OUT_LEN && (offer.flags & INIT_EXT) && (offer.flags2 & INIT2_PASSTHROUGH) && geteuid() == 0) {
+	if (len >= INIT_OUT_LEN && (offer.flags & INIT_EXT) && (offer.flags2 & INIT2_PASSTHROUGH) &&
+	    geteuid() == 0) {
 		flags |= INIT_EXT;
-		sf_put_le32(out + INIT_OUT_FLAGS2, sf_le32(out + INIT_OUT_FLAGS2) | INIT2_PASSTHROUGH);
-		/* backing files may lie on a stacked filesystem of depth 0: everything but overlayfs on overlayfs */
+		sf_put_le32(out + INIT_OUT_FLAGS2,
+		            sf_le32(out + INIT_OUT_FLAGS2) | INIT2_PASSTHROUGH);
+		/* backing files may lie on a stacked filesystem of depth 0: everything but
+		 * overlayfs on overlayfs */
 		sf_put_le32(out + INIT_OUT_STACK_DEPTH, 1);
 		fs->passthrough = true;
 	}
@@ -88,7 +96,7 @@ static ssize_t device_writev(int fd, struct iovec *iov, int count, void *arg)
 {
 	struct sf_fs *fs = arg;
 	bool init = offer.pending && count >= 1 && iov[0].iov_len == OUT_HEADER &&
-		    sf_le64((uint8_t *)iov[0].iov_base + 8) == offer.unique;
+	            sf_le64((uint8_t *)iov[0].iov_base + 8) == offer.unique;
 
 	if (atomic_load(&fs->closed)) {
 		errno = ENODEV;
@@ -133,9 +141,12 @@ void sf_passthrough_close(struct sf_fs *fs, int32_t backing)
 		ioctl(fs->session_fd, DEV_IOC_BACKING_CLOSE, &id);
 }
 
-void sf_passthrough_reply_open(struct sf_fs *fs, fuse_req_t req, uint64_t unique, uint64_t fh, int32_t backing)
+void sf_passthrough_reply_open(struct sf_fs *fs, fuse_req_t req, uint64_t unique, uint64_t fh,
+                               int32_t backing)
 {
-	uint8_t out[OUT_HEADER + 16] = { 0 }; /* struct fuse_open_out: u64 fh, u32 open_flags, i32 backing_id */
+	uint8_t out[OUT_HEADER + 16] = {
+		0
+	}; /* struct fuse_open_out: u64 fh, u32 open_flags, i32 backing_id */
 
 	sf_put_le32(out, sizeof(out));
 	sf_put_le64(out + 8, unique);
@@ -143,6 +154,7 @@ void sf_passthrough_reply_open(struct sf_fs *fs, fuse_req_t req, uint64_t unique
 	sf_put_le32(out + OUT_HEADER + 8, OPEN_PASSTHROUGH);
 	sf_put_le32(out + OUT_HEADER + 12, (uint32_t)backing);
 	ssize_t n = write(fs->session_fd, out, sizeof(out));
-	(void)n; /* fails only when the mount is being torn down; a killed opener is released like others */
+	(void)n; /* fails only when the mount is being torn down; a killed opener is released like
+	            others */
 	fuse_reply_none(req);
 }

@@ -6,7 +6,8 @@
 
 int main(int argc, char **argv)
 {
-	static const struct sf_cmd *const ours[] = { &sf_cmd_mount, &sf_cmd_umount, &sf_cmd_status };
+	static const struct sf_cmd *const ours[] = { &sf_cmd_mount, &sf_cmd_umount,
+		                                     &sf_cmd_status };
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
 	const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "shardfuse";
 

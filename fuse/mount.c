@@ -13,7 +13,8 @@
 #include "fuse/mount_options.h"
 #include "fuse/mountpoint.h"
 
-/* How the daemon tells its parent: one byte when the mount answers; the pipe's end without it means failure. */
+/* How the daemon tells its parent: one byte when the mount answers; the pipe's end without it means
+ * failure. */
 struct daemon {
 	int ready_fd; /* -1 in the foreground */
 };
@@ -26,8 +27,9 @@ static void log_syslog(void *arg, enum sf_log_level level, const char *line)
 }
 
 /*
- * Fork before any thread, any library state, any file: what the child makes is the child's. The parent waits for the byte, so it
- * exits 0 only when the mount answers, and with the child's code when it failed. Returns in the child.
+ * Fork before any thread, any library state, any file: what the child makes is the child's. The
+ * parent waits for the byte, so it exits 0 only when the mount answers, and with the child's code
+ * when it failed. Returns in the child.
  */
 static int go_to_background(struct daemon *d, int failed_code)
 {
@@ -70,7 +72,8 @@ static void serving(void *arg)
 		return;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null >= 0) {
-		/* whoever waits for our output to end (a pipe, a terminal) must not wait for the mount to end */
+		/* whoever waits for our output to end (a pipe, a terminal) must not wait for the
+		 * mount to end */
 		dup2(null, 0);
 		dup2(null, 1);
 		dup2(null, 2);
@@ -99,8 +102,8 @@ static int make_absolute(const char **path, struct sf_error *err)
 	return 0;
 }
 
-static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common, const char *source, const char *where,
-			   int failed_code, struct sf_error *err)
+static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common, const char *source,
+                           const char *where, int failed_code, struct sf_error *err)
 {
 	struct sf_serve_options serve;
 	struct sf_session s = { 0 };
@@ -135,7 +138,8 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	if (r < 0)
 		return r;
 	SF_FREE char *shown = strdup(s.store->source);
-	r = shown ? sf_mount_options_serve(o, shown, &serve, &fuse_options, err) : sf_fail(err, -ENOMEM, "mount");
+	r = shown ? sf_mount_options_serve(o, shown, &serve, &fuse_options, err)
+	          : sf_fail(err, -ENOMEM, "mount");
 	if (r >= 0) {
 		serve.mountpoint = mountpoint;
 		serve.fuse_options = fuse_options;
@@ -157,7 +161,8 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 static int run_mount(const void *opt, const struct sf_common *given, int argc, char **argv)
 {
 	struct sf_mount_options o = *(const struct sf_mount_options *)opt;
-	/* -o adds to the same lists as the long options: no copy, whose arrays would grow away from the original's */
+	/* -o adds to the same lists as the long options: no copy, whose arrays would grow away from
+	 * the original's */
 	struct sf_common *common = (struct sf_common *)(uintptr_t)given;
 	struct sf_error err = SF_ERROR_INIT;
 	int code = SF_EXIT_OK;
@@ -188,7 +193,8 @@ const struct sf_cmd sf_cmd_mount = {
 	.run = run_mount,
 };
 
-/* mount(8) calls: mount.shardfuse SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]; exit codes are its own (mount(8), 1 and 32). */
+/* mount(8) calls: mount.shardfuse SOURCE DIR [-sfnv] [-o OPTIONS] [-t TYPE]; exit codes are its own
+ * (mount(8), 1 and 32). */
 int sf_mount_helper(int argc, char **argv)
 {
 	enum { MOUNT_USAGE = 1, MOUNT_FAILED = 32 };
@@ -205,13 +211,25 @@ int sf_mount_helper(int argc, char **argv)
 	sf_common_program(&common);
 	while ((c = getopt(argc, argv, "sfnvo:t:")) != -1) {
 		switch (c) {
-		case 's': o.sloppy = true; break;
-		case 'f': o.fake = true; break;
-		case 'v': o.verbose = true; break;
-		case 'n': break;
-		case 't': break;
-		case 'o': words[o.words.n++] = optarg; break;
-		default: code = MOUNT_USAGE; goto out;
+		case 's':
+			o.sloppy = true;
+			break;
+		case 'f':
+			o.fake = true;
+			break;
+		case 'v':
+			o.verbose = true;
+			break;
+		case 'n':
+			break;
+		case 't':
+			break;
+		case 'o':
+			words[o.words.n++] = optarg;
+			break;
+		default:
+			code = MOUNT_USAGE;
+			goto out;
 		}
 	}
 	if (argc - optind != 2) {
@@ -223,7 +241,8 @@ int sf_mount_helper(int argc, char **argv)
 		code = sf_cli_error(MOUNT_USAGE, &err);
 	else if (o.fake)
 		code = 0;
-	else if (mount_and_serve(&o, &common, argv[optind], argv[optind + 1], MOUNT_FAILED, &err) < 0)
+	else if (mount_and_serve(&o, &common, argv[optind], argv[optind + 1], MOUNT_FAILED, &err) <
+	         0)
 		sf_cli_error(MOUNT_FAILED, &err);
 	else
 		code = 0;

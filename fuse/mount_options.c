@@ -13,29 +13,39 @@
 #define AT(field) offsetof(struct sf_mount_options, field)
 
 const struct sf_opt sf_mount_option_table[] = {
-	{ "options", 'o', SF_OPT_STRS, AT(words), NULL, "NAME[=VALUE],…", "mount options: those below, and every long option without its dashes" },
-	{ "foreground", 'f', SF_OPT_FLAG, AT(foreground), NULL, NULL, "stay in the foreground, log to stderr" },
-	{ "debug", 'd', SF_OPT_FLAG, AT(debug), NULL, NULL, "like -f, and every request to stderr" },
+	{ "options", 'o', SF_OPT_STRS, AT(words), NULL, "NAME[=VALUE],…",
+	  "mount options: those below, and every long option without its dashes" },
+	{ "foreground", 'f', SF_OPT_FLAG, AT(foreground), NULL, NULL,
+	  "stay in the foreground, log to stderr" },
+	{ "debug", 'd', SF_OPT_FLAG, AT(debug), NULL, NULL,
+	  "like -f, and every request to stderr" },
 	{ "single", 's', SF_OPT_FLAG, AT(single), NULL, NULL, "one thread for requests" },
 	{ 0 },
 };
 
 const struct sf_opt sf_mount_word_table[] = {
-	{ "allow_other", 0, SF_OPT_FLAG, AT(allow_other), NULL, NULL, "other users may read the mount" },
+	{ "allow_other", 0, SF_OPT_FLAG, AT(allow_other), NULL, NULL,
+	  "other users may read the mount" },
 	{ "allow_root", 0, SF_OPT_FLAG, AT(allow_root), NULL, NULL, "root may" },
-	{ "auto_unmount", 0, SF_OPT_FLAG, AT(auto_unmount), NULL, NULL, "fusermount3 unmounts when the daemon dies" },
+	{ "auto_unmount", 0, SF_OPT_FLAG, AT(auto_unmount), NULL, NULL,
+	  "fusermount3 unmounts when the daemon dies" },
 	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER", "owner of the files (default: who mounts)" },
 	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "their group" },
 	{ "umask", 0, SF_OPT_STR, AT(umask), NULL, "OCTAL", "permission bits taken away" },
-	{ "refresh", 0, SF_OPT_UINT, AT(refresh), NULL, "SECONDS", "how often a run directory is looked at" },
+	{ "refresh", 0, SF_OPT_UINT, AT(refresh), NULL, "SECONDS",
+	  "how often a run directory is looked at" },
 	{ 0 },
 };
 
 /* What mount(8), fstab and systemd put into -o for everybody. */
 static const char *const ignored[] = {
-	"x-*", "comment=*", "dev", "nodev", "suid", "nosuid", "exec", "noexec", "atime", "noatime", "diratime", "nodiratime",
-	"relatime", "norelatime", "strictatime", "nostrictatime", "lazytime", "nolazytime", "ro", "rw", "_netdev", "nofail",
-	"auto", "noauto", "user", "user=*", "nouser", "users", "owner", "group", "defaults", "async", "sync", "nonempty", "default_permissions",
+	"x-*",           "comment=*",  "dev",        "nodev",      "suid",
+	"nosuid",        "exec",       "noexec",     "atime",      "noatime",
+	"diratime",      "nodiratime", "relatime",   "norelatime", "strictatime",
+	"nostrictatime", "lazytime",   "nolazytime", "ro",         "rw",
+	"_netdev",       "nofail",     "auto",       "noauto",     "user",
+	"user=*",        "nouser",     "users",      "owner",      "group",
+	"defaults",      "async",      "sync",       "nonempty",   "default_permissions",
 };
 
 static bool is_ignored(const char *word)
@@ -46,9 +56,11 @@ static bool is_ignored(const char *word)
 	return false;
 }
 
-static int apply_word(struct sf_mount_options *o, struct sf_common *common, char *word, struct sf_error *err)
+static int apply_word(struct sf_mount_options *o, struct sf_common *common, char *word,
+                      struct sf_error *err)
 {
-	const struct sf_opt *const tables[] = { sf_mount_word_table, sf_common_options, sf_view_option_table, NULL };
+	const struct sf_opt *const tables[] = { sf_mount_word_table, sf_common_options,
+		                                sf_view_option_table, NULL };
 	void *const dests[] = { o, common, &common->view };
 
 	if (!*word || is_ignored(word))
@@ -59,8 +71,10 @@ static int apply_word(struct sf_mount_options *o, struct sf_common *common, char
 	if (o->sloppy)
 		return 0;
 	const char *near = sf_options_near(tables, word, strcspn(word, "="));
-	return sf_fail(err, -EINVAL, near ? "unknown mount option '%s': did you mean %s?" : "unknown mount option '%s' (shardfuse mount --help lists them)",
-		       word, near);
+	return sf_fail(err, -EINVAL,
+	               near ? "unknown mount option '%s': did you mean %s?"
+	                    : "unknown mount option '%s' (shardfuse mount --help lists them)",
+	               word, near);
 }
 
 /* Ends the word at its comma, takes "\," for a literal one; returns the rest or NULL. In place. */
@@ -80,7 +94,8 @@ static char *next_word(char *at)
 	return NULL;
 }
 
-int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common, struct sf_error *err)
+int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common,
+                           struct sf_error *err)
 {
 	o->kept = calloc(o->words.n + 1, sizeof(*o->kept));
 	if (!o->kept)
@@ -121,7 +136,8 @@ static int number(const char *s, int base, unsigned long max, unsigned long *ret
 	return 0;
 }
 
-/* allow_other by an ordinary user needs a word in fuse.conf; fusermount3's own message does not say where. */
+/* allow_other by an ordinary user needs a word in fuse.conf; fusermount3's own message does not say
+ * where. */
 static int check_allow_other(struct sf_error *err)
 {
 	char line[256];
@@ -134,13 +150,19 @@ static int check_allow_other(struct sf_error *err)
 		found = strncmp(line, "user_allow_other", 16) == 0;
 	if (f)
 		fclose(f);
-	return found ? 0 : sf_fail(err, -EPERM, "allow_other needs the line 'user_allow_other' in /etc/fuse.conf, or root");
+	return found ? 0
+	             : sf_fail(err, -EPERM,
+	                       "allow_other needs the line 'user_allow_other' in /etc/fuse.conf, "
+	                       "or root");
 }
 
-int sf_mount_options_serve(const struct sf_mount_options *o, const char *source, struct sf_serve_options *ret, char **ret_fuse_options,
-			   struct sf_error *err)
+int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
+                           struct sf_serve_options *ret, char **ret_fuse_options,
+                           struct sf_error *err)
 {
-	struct sf_serve_options s = { .debug = o->debug, .threads = o->single ? 1 : 0, .uid = getuid(), .gid = getgid() };
+	struct sf_serve_options s = {
+		.debug = o->debug, .threads = o->single ? 1 : 0, .uid = getuid(), .gid = getgid()
+	};
 	struct sf_buf words = { .limit = 65536 };
 	unsigned long v;
 
@@ -158,7 +180,8 @@ int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
 	}
 	if (o->umask) {
 		if (number(o->umask, 8, 0777, &v) < 0)
-			return sf_fail(err, -EINVAL, "umask=%s: not an octal number up to 777", o->umask);
+			return sf_fail(err, -EINVAL, "umask=%s: not an octal number up to 777",
+			               o->umask);
 		s.umask = (mode_t)v;
 	}
 	if (o->allow_other || o->allow_root) {
@@ -168,7 +191,8 @@ int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
 	}
 
 	sf_buf_str(&words, "ro,nosuid,nodev,default_permissions,subtype=shardfuse");
-	/* allow_root is libfuse's: allow_other to the kernel, everybody but root and the owner refused by it */
+	/* allow_root is libfuse's: allow_other to the kernel, everybody but root and the owner
+	 * refused by it */
 	if (o->allow_other || o->allow_root)
 		sf_buf_str(&words, o->allow_other ? ",allow_other" : ",allow_root");
 	if (o->auto_unmount)

@@ -6,28 +6,32 @@
 #include "tool/session.h"
 
 struct sf_mount_options {
-	struct sf_strs words;      /* every -o as given */
+	struct sf_strs words; /* every -o as given */
 	bool foreground, debug, single;
 	bool sloppy, fake, verbose; /* mount(8)'s -s -f -v when called as mount.shardfuse */
-	bool no_mtab;              /* mount(8)'s -n: nothing to do */
+	bool no_mtab;               /* mount(8)'s -n: nothing to do */
 	bool allow_other, allow_root, auto_unmount;
 	const char *uid, *gid, *umask;
-	unsigned refresh;          /* seconds, for run directories */
-	char **kept;               /* copies of words that the options point into */
+	unsigned refresh; /* seconds, for run directories */
+	char **kept;      /* copies of words that the options point into */
 	size_t nkept;
 };
 extern const struct sf_opt sf_mount_option_table[], sf_mount_word_table[];
 
 /*
  * sf_mount_options_apply - take apart every -o into @o, @common and the view options.
- * Words are split at ',' ("\," is a literal one). x-*, comment=, dev, suid, exec and their no-, atime words, ro, rw, _netdev, nofail … are
- * accepted and ignored. Others that nobody knows: -EINVAL, unless @o->sloppy.
- * Memory: the options point into copies that sf_mount_options_release frees, also after a failure.
+ * Words are split at ',' ("\," is a literal one). x-*, comment=, dev, suid, exec and their no-,
+ * atime words, ro, rw, _netdev, nofail … are accepted and ignored. Others that nobody knows:
+ * -EINVAL, unless @o->sloppy. Memory: the options point into copies that sf_mount_options_release
+ * frees, also after a failure.
  */
-int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common, struct sf_error *err);
+int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common,
+                           struct sf_error *err);
 void sf_mount_options_release(struct sf_mount_options *o);
-/* The rest of struct sf_serve_options from them: users and groups by name or number, umask octal. */
-int sf_mount_options_serve(const struct sf_mount_options *o, const char *source, struct sf_serve_options *ret, char **ret_fuse_options,
-			   struct sf_error *err);
+/* The rest of struct sf_serve_options from them: users and groups by name or number, umask octal.
+ */
+int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
+                           struct sf_serve_options *ret, char **ret_fuse_options,
+                           struct sf_error *err);
 
 #endif

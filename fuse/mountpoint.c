@@ -18,7 +18,8 @@ static void unescape(char *s)
 {
 	char *to = s;
 	for (; *s; s++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' && s[3] >= '0' && s[3] <= '7') {
+		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
+		    s[3] >= '0' && s[3] <= '7') {
 			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
 			s += 3;
 		} else {
@@ -28,13 +29,15 @@ static void unescape(char *s)
 	*to = 0;
 }
 
-/* Source: proc(5): "36 35 98:0 /root /target opts optional… - type source superopts". 1 ours, 0 another's. */
+/* Source: proc(5): "36 35 98:0 /root /target opts optional… - type source superopts". 1 ours, 0
+ * another's. */
 static int parse_line(char *line, struct sf_mountinfo *m)
 {
 	char *save = NULL, *field;
 	int i = 0;
 
-	for (field = strtok_r(line, " \n", &save); field && strcmp(field, "-") != 0; field = strtok_r(NULL, " \n", &save), i++) {
+	for (field = strtok_r(line, " \n", &save); field && strcmp(field, "-") != 0;
+	     field = strtok_r(NULL, " \n", &save), i++) {
 		if (i == 2 && sscanf(field, "%u:%u", &m->major, &m->minor) != 2)
 			return 0;
 		if (i == 4)
@@ -64,7 +67,8 @@ int sf_mounts_each_of(FILE *f, int (*each)(void *arg, const struct sf_mountinfo 
 	return r;
 }
 
-int sf_mounts_each(int (*each)(void *arg, const struct sf_mountinfo *m), void *arg, struct sf_error *err)
+int sf_mounts_each(int (*each)(void *arg, const struct sf_mountinfo *m), void *arg,
+                   struct sf_error *err)
 {
 	FILE *f = fopen("/proc/self/mountinfo", "re");
 
@@ -137,22 +141,30 @@ int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err)
 	/* several may lie on top of each other */
 	while (sf_mountpoint_is_ours(abs)) {
 		if (!has_dead_daemon(abs))
-			return sf_fail(err, -EBUSY, "mountpoint '%s': shardfuse is mounted there already (shardfuse umount %s)", path, path);
+			return sf_fail(err, -EBUSY,
+			               "mountpoint '%s': shardfuse is mounted there already "
+			               "(shardfuse umount %s)",
+			               path, path);
 		int r = sf_mountpoint_unmount(abs, true, err);
 		if (r < 0)
-			return sf_fail_ctx(err, r, "mountpoint '%s' belongs to a daemon that died and cannot be cleaned", path);
+			return sf_fail_ctx(err, r,
+			                   "mountpoint '%s' belongs to a daemon that died and "
+			                   "cannot be cleaned",
+			                   path);
 	}
 	if (stat(abs, &st) < 0) {
 		int code = -errno;
 		return sf_fail(err, code, "mountpoint '%s': %s%s", path, strerror(-code),
-			       code == -ENOENT   ? " (make it first: mkdir -p)" :
-			       is_dead(-code) ? " (a dead mount of another filesystem: fusermount3 -u)" :
-						  "");
+		               code == -ENOENT ? " (make it first: mkdir -p)"
+		               : is_dead(-code)
+		                       ? " (a dead mount of another filesystem: fusermount3 -u)"
+		                       : "");
 	}
 	if (!S_ISDIR(st.st_mode))
 		return sf_fail(err, -ENOTDIR, "mountpoint '%s' is not a directory", path);
 	if (geteuid() != 0 && access(abs, W_OK) < 0)
-		return sf_fail(err, -EACCES, "mountpoint '%s': fusermount3 wants it writable by you", path);
+		return sf_fail(err, -EACCES,
+		               "mountpoint '%s': fusermount3 wants it writable by you", path);
 	*ret = SF_STEAL(abs);
 	return 0;
 }
@@ -165,15 +177,17 @@ int sf_mountpoint_unmount(const char *path, bool lazy, struct sf_error *err)
 		if (umount2(path, (lazy ? MNT_DETACH : 0) | UMOUNT_NOFOLLOW) < 0) {
 			int code = -errno;
 			return sf_fail(err, code, "'%s': %s", path,
-				       code == -EBUSY   ? "in use: close the files and shells in it, or use -z (lazy)" :
-				       code == -EINVAL  ? "nothing is mounted there" :
-							  strerror(-code));
+			               code == -EBUSY ? "in use: close the files and shells in it, "
+			                                "or use -z (lazy)"
+			               : code == -EINVAL ? "nothing is mounted there"
+			                                 : strerror(-code));
 		}
 		return 0;
 	}
 	const char *argv[] = { "fusermount3", lazy ? "-uz" : "-u", "--", path, NULL };
 	pid_t pid;
-	int status = 0, r = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ);
+	int status = 0,
+	    r = posix_spawnp(&pid, argv[0], NULL, NULL, (char *const *)(uintptr_t)argv, environ);
 	if (r != 0)
 		return sf_fail(err, -r, "fusermount3: %s (package fuse3)", strerror(r));
 	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)

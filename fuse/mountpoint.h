@@ -10,28 +10,33 @@ struct sf_mountinfo {
 	char *source, *target; /* unescaped */
 	unsigned major, minor; /* of st_dev */
 };
-/* Calls @each for every mount of type fuse.shardfuse in /proc/self/mountinfo; nonzero ends it and is returned. */
+/* Calls @each for every mount of type fuse.shardfuse in /proc/self/mountinfo; nonzero ends it and
+ * is returned. */
 /* The same over a text in that form. */
 int sf_mounts_each_of(FILE *f, int (*each)(void *arg, const struct sf_mountinfo *m), void *arg);
-int sf_mounts_each(int (*each)(void *arg, const struct sf_mountinfo *m), void *arg, struct sf_error *err);
+int sf_mounts_each(int (*each)(void *arg, const struct sf_mountinfo *m), void *arg,
+                   struct sf_error *err);
 
 /*
- * An absolute path without touching its last component: that may be a dead mount, which answers nothing but ENOTCONN.
- * malloc'ed; NULL with errno.
+ * An absolute path without touching its last component: that may be a dead mount, which answers
+ * nothing but ENOTCONN. malloc'ed; NULL with errno.
  */
 char *sf_mountpoint_absolute(const char *path);
-/* The same, with a symlink as last component followed where it can be: the kernel's table has real names. */
+/* The same, with a symlink as last component followed where it can be: the kernel's table has real
+ * names. */
 char *sf_mountpoint_resolve(const char *path);
 /* Is a shardfuse mounted at this absolute path, alive or not? */
 bool sf_mountpoint_is_ours(const char *abs);
 /*
  * sf_mountpoint_prepare - can we mount there? A mountpoint whose daemon died is unmounted first.
- * Errors: -ENOENT, -ENOTDIR, -EACCES, -EBUSY (a live shardfuse is there), each saying what to do. *ret is its absolute path, malloc'ed.
+ * Errors: -ENOENT, -ENOTDIR, -EACCES, -EBUSY (a live shardfuse is there), each saying what to do.
+ * *ret is its absolute path, malloc'ed.
  */
 int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err);
 /* Unmounts: umount2 as root, else fusermount3. */
 int sf_mountpoint_unmount(const char *path, bool lazy, struct sf_error *err);
-/* 1 MiB readahead where we may set it (root): best for shards on local disks. Failure is no error: read() is a hint slower. */
+/* 1 MiB readahead where we may set it (root): best for shards on local disks. Failure is no error:
+ * read() is a hint slower. */
 void sf_mountpoint_readahead(const char *path, unsigned kib);
 
 #endif

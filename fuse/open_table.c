@@ -24,7 +24,8 @@ static struct sf_open_inode *find_locked(struct sf_open_table *t, uint64_t ino)
 	return NULL;
 }
 
-int sf_open_table_enter(struct sf_open_table *t, uint64_t ino, int32_t want_backing, int32_t *ret_backing)
+int sf_open_table_enter(struct sf_open_table *t, uint64_t ino, int32_t want_backing,
+                        int32_t *ret_backing)
 {
 	int r = 1;
 	pthread_mutex_lock(&t->locked.m);
@@ -34,7 +35,8 @@ int sf_open_table_enter(struct sf_open_table *t, uint64_t ino, int32_t want_back
 		e->count++;
 		*ret_backing = e->backing;
 	} else if (t->locked.n == t->locked.cap &&
-		   sf_vec_grow((void **)&t->locked.at, &t->locked.cap, t->locked.n + 1, sizeof(*t->locked.at)) < 0) {
+	           sf_vec_grow((void **)&t->locked.at, &t->locked.cap, t->locked.n + 1,
+	                       sizeof(*t->locked.at)) < 0) {
 		r = -ENOMEM;
 	} else {
 		t->locked.at[t->locked.n++] = (struct sf_open_inode){ ino, 1, want_backing };

@@ -19,7 +19,8 @@
 
 #define THREADS_MAX 64
 
-/* libfuse prints what went wrong; we want it in our message. Only used while mounting, by one thread. */
+/* libfuse prints what went wrong; we want it in our message. Only used while mounting, by one
+ * thread. */
 static __thread struct sf_buf *fuse_said;
 
 static void catch_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
@@ -37,7 +38,7 @@ struct workers {
 	struct sf_fs *fs;
 	pthread_t thread[THREADS_MAX];
 	unsigned n;
-	int ended_fd;         /* a byte per thread that ended: the filesystem was unmounted */
+	int ended_fd; /* a byte per thread that ended: the filesystem was unmounted */
 };
 
 static void *worker(void *arg)
@@ -83,7 +84,8 @@ static int start_workers(struct workers *w, unsigned n, struct sf_error *err)
 	return 0;
 }
 
-/* The threads sit in read(2) of the device, which a lazy unmount with files still open does not end. */
+/* The threads sit in read(2) of the device, which a lazy unmount with files still open does not
+ * end. */
 static void stop_workers(struct workers *w)
 {
 	fuse_session_exit(w->se);
@@ -109,8 +111,8 @@ void sf_kernel_init_done(struct sf_fs *fs)
 }
 
 /* Until somebody asks us to stop or the mount is gone. Was it ever ready? */
-static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd, const struct sf_serve_options *o,
-			 void (*ready)(void *arg), void *arg)
+static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd,
+                         const struct sf_serve_options *o, void (*ready)(void *arg), void *arg)
 {
 	struct pollfd p[3] = {
 		{ .fd = signal_fd, .events = POLLIN },
@@ -131,9 +133,12 @@ static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd, con
 	return was_ready || (p[0].revents & POLLIN);
 }
 
-int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg), void *arg, struct sf_error *err)
+int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg),
+             void *arg, struct sf_error *err)
 {
-	struct sf_fs fs = { .s = s, .uid = o->uid, .gid = o->gid, .umask = o->umask, .timeout = SF_FS_FOREVER };
+	struct sf_fs fs = {
+		.s = s, .uid = o->uid, .gid = o->gid, .umask = o->umask, .timeout = SF_FS_FOREVER
+	};
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct sf_buf said = { .limit = 4096 };
 	struct workers w = { .ended_fd = -1, .fs = &fs };
@@ -161,7 +166,9 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 	r = -ENOMEM;
 	/* max_read: libfuse wants the option and the init operation to say the same */
 	if (fuse_opt_add_arg(&args, "shardfuse") == 0 && fuse_opt_add_arg(&args, "-o") == 0 &&
-	    fuse_opt_add_arg(&args, o->fuse_options) == 0 && fuse_opt_add_arg(&args, "-o" SF_FS_MAX_READ_OPTION) == 0 && (!o->debug || fuse_opt_add_arg(&args, "-d") == 0))
+	    fuse_opt_add_arg(&args, o->fuse_options) == 0 &&
+	    fuse_opt_add_arg(&args, "-o" SF_FS_MAX_READ_OPTION) == 0 &&
+	    (!o->debug || fuse_opt_add_arg(&args, "-d") == 0))
 		w.se = fuse_session_new(&args, &sf_fs_ops, sizeof(sf_fs_ops), &fs);
 	if (w.se && fuse_session_mount(w.se, o->mountpoint) == 0) {
 		mounted = true;
@@ -170,7 +177,8 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 		sf_buf_cstr(&said);
 		while (said.len && said.at[said.len - 1] == '\n')
 			said.at[--said.len] = 0;
-		r = sf_fail(err, -EIO, "cannot mount on '%s': %s", o->mountpoint, said.len ? (char *)said.at : "fusermount3 says why above");
+		r = sf_fail(err, -EIO, "cannot mount on '%s': %s", o->mountpoint,
+		            said.len ? (char *)said.at : "fusermount3 says why above");
 	}
 	fuse_said = NULL;
 	if (r < 0)
@@ -181,12 +189,15 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 	r = start_workers(&w, SF_MIN(n, (unsigned)THREADS_MAX), err);
 	if (r < 0)
 		goto out;
-	r = wait_for_end(&fs, &w, signal_fd, o, ready, arg) ?
-		    0 :
-		    sf_fail(err, -EIO, "cannot mount on '%s': the kernel and libfuse did not agree", o->mountpoint);
+	r = wait_for_end(&fs, &w, signal_fd, o, ready, arg)
+	            ? 0
+	            : sf_fail(err, -EIO,
+	                      "cannot mount on '%s': the kernel and libfuse did not agree",
+	                      o->mountpoint);
 	/*
-	 * Answer what waits, let the threads go, and only then unmount: that closes the device under their feet. What came after the
-	 * drain was not parked (ending is set), and the kernel fails what it still holds. Sizing can only be waited for: after.
+	 * Answer what waits, let the threads go, and only then unmount: that closes the device
+	 * under their feet. What came after the drain was not parked (ending is set), and the
+	 * kernel fails what it still holds. Sizing can only be waited for: after.
 	 */
 	sf_fs_drain(&fs);
 	stop_workers(&w);

@@ -17,12 +17,14 @@ struct sf_serve_options {
 };
 
 /*
- * sf_serve - mount @s and answer until it is unmounted or SIGTERM, SIGINT or SIGHUP comes; unmounts itself then.
+ * sf_serve - mount @s and answer until it is unmounted or SIGTERM, SIGINT or SIGHUP comes; unmounts
+ * itself then.
  *
  * @ready is called once, when the kernel's INIT was answered: from then on the mountpoint works.
- * Threads: SIGTERM, SIGINT, SIGHUP and SIGPIPE must be blocked in the calling thread before any other thread is started.
- * Errors: nothing is mounted then.
+ * Threads: SIGTERM, SIGINT, SIGHUP and SIGPIPE must be blocked in the calling thread before any
+ * other thread is started. Errors: nothing is mounted then.
  */
-int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg), void *arg, struct sf_error *err);
+int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg),
+             void *arg, struct sf_error *err);
 
 #endif

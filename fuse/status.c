@@ -17,7 +17,8 @@ struct status_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct status_options, json), NULL, NULL, "for machines" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct status_options, json), NULL, NULL,
+	  "for machines" },
 	{ 0 },
 };
 
@@ -31,7 +32,8 @@ struct status {
 #define ANSWER_MS 2000
 
 /*
- * The daemon's counters, read by a child: a mount whose daemon hangs must not hang us. Returns the length, 0 when it did not answer.
+ * The daemon's counters, read by a child: a mount whose daemon hangs must not hang us. Returns the
+ * length, 0 when it did not answer.
  */
 static size_t read_counters(const char *target, char *buf, size_t size)
 {
@@ -100,7 +102,8 @@ static int show(void *arg, const struct sf_mountinfo *m)
 		print_json(m->target);
 		printf(", \"source\": ");
 		print_json(m->source);
-		printf(", \"answers\": %s, \"counters\": %s}", n ? "true" : "false", n ? counters : "null");
+		printf(", \"answers\": %s, \"counters\": %s}", n ? "true" : "false",
+		       n ? counters : "null");
 	} else {
 		print_escaped(m->target);
 		printf("\t");

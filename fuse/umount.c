@@ -9,7 +9,8 @@ struct umount_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "lazy", 'z', SF_OPT_FLAG, offsetof(struct umount_options, lazy), NULL, NULL, "take it out of the tree now, end it when nobody uses it any more" },
+	{ "lazy", 'z', SF_OPT_FLAG, offsetof(struct umount_options, lazy), NULL, NULL,
+	  "take it out of the tree now, end it when nobody uses it any more" },
 	{ 0 },
 };
 

@@ -57,6 +57,7 @@ SF_SOURCES_PARSE += %D%/parse/crc32_zlib.c
 endif
 
 SF_SOURCES_CKPT = \
+	%D%/ckpt/box.c \
 	%D%/ckpt/ckpt.c \
 	%D%/ckpt/ckpt_builder.c \
 	%D%/ckpt/ckpt_builder_chunks.c \
@@ -79,6 +80,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/format_dcp_scan_build.c \
 	%D%/format/format_dcp_scan_memo.c \
 	%D%/format/format_dcp_scan_chunks.c \
+	%D%/format/format_dcp_scan_class.c \
 	%D%/format/format_dcp_scan_items.c \
 	%D%/format/format_dcp_values.c
 

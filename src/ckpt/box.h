@@ -121,4 +121,15 @@ static inline uint64_t sf_box_rank(const uint64_t *shape, const uint64_t *origin
 	return r;
 }
 
+/*
+ * sf_box_cut - a range [from, to) of a box's row-major order as boxes, at most 2 ndim - 1 of them,
+ * in order.
+ *
+ * @extent: of @ndim dimensions; each box is handed over as the first and one past the last
+ * coordinate. A nonzero result of
+ * @each ends it and is returned.
+ */
+int sf_box_cut(const uint64_t *extent, unsigned ndim, uint64_t from, uint64_t to,
+               int (*each)(void *arg, const uint64_t *lo, const uint64_t *hi), void *arg);
+
 #endif

@@ -7,6 +7,9 @@
 #include "ckpt/ckpt_check.h"
 #include "ckpt/ckpt_cover.h"
 
+#define PART_COORDS_MAX \
+	(UINT64_C(1) << 24) /* of the boxes that one tensor's parts are made of: 256 MiB */
+
 static bool same_box(const struct sf_tensor *t, uint32_t a, uint32_t b)
 {
 	for (unsigned d = 0; d < t->ndim; d++)
@@ -85,82 +88,130 @@ static int compare_parts(const void *a, const void *b, void *arg)
 
 static void note_hole(struct sf_coverage *ret, uint64_t element)
 {
-	if (!(ret->flags & SF_TENSOR_HOLE) || element < ret->hole)
-		ret->hole = element;
 	ret->flags |= SF_TENSOR_HOLE;
+	ret->hole = element;
 }
 
 static void note_overlap(struct sf_coverage *ret, uint32_t a, uint32_t b)
 {
-	if (ret->flags & SF_TENSOR_OVERLAP)
-		return;
 	ret->flags |= SF_TENSOR_OVERLAP;
 	ret->a = SF_MIN(a, b);
 	ret->b = SF_MAX(a, b);
 }
 
-/* The parts of equal boxes are ranges that must tile the box; one number for each box is left in
- * @id. */
-static uint32_t check_parts(const struct sf_tensor *t, uint32_t *id, struct sf_coverage *ret)
+/* Do the parts of equal boxes tile them? One number for each box is left in @id then. */
+static bool parts_tile_boxes(const struct sf_tensor *t, uint32_t *id, uint32_t *ret_boxes)
 {
 	struct part_sort arg = { t };
 	uint32_t boxes = 0;
 
 	qsort_r(id, t->norder, sizeof(*id), compare_parts, &arg);
 	for (uint32_t i = 0, k; i < t->norder; i = k) {
+		uint32_t box = id[i];
 		uint64_t at = 0;
-		uint32_t reaches = id[i], box = id[i];
 
 		for (k = i; k < t->norder && same_box(t, box, id[k]); k++) {
-			uint64_t off = sf_chunk_part_off(t, id[k]),
-				 end = off + sf_chunk_part_len(t, id[k]);
-			if (off > at)
-				note_hole(ret, sf_chunk_element(t, box, at));
-			else if (off < at)
-				note_overlap(ret, reaches, id[k]);
-			if (end > at) {
-				at = end;
-				reaches = id[k];
-			}
+			if (sf_chunk_part_off(t, id[k]) != at)
+				return false;
+			at += sf_chunk_part_len(t, id[k]);
 		}
-		if (at < sf_chunk_volume(t, box))
-			note_hole(ret, sf_chunk_element(t, box, at));
+		if (at != sf_chunk_volume(t, box))
+			return false;
 		id[boxes++] = box;
 	}
-	return boxes;
+	*ret_boxes = boxes;
+	return true;
 }
 
-/* Boxes @id in the dimensions that some box cuts. */
+/* Boxes in the dimensions that some chunk cuts, and the chunk each is of. */
 struct cut {
+	const struct sf_tensor *t;
 	struct sf_boxes boxes;
-	uint64_t shape[SF_DIMS_MAX];
+	uint64_t *at;
+	uint32_t *chunk, now;
+	uint64_t shape[SF_DIMS_MAX], origin[SF_DIMS_MAX];
 	uint8_t dim[SF_DIMS_MAX];
 };
 
-static uint64_t *take_cut(const struct sf_tensor *t, const uint32_t *id, uint32_t n, struct cut *c)
+static void cut_release(struct cut *c)
 {
-	uint64_t *at, *put;
+	free(c->at);
+	free(c->chunk);
+}
 
-	*c = (struct cut){ .boxes.n = n };
+static int count_box(void *arg, const uint64_t *lo, const uint64_t *hi)
+{
+	struct cut *c = arg;
+
+	(void)lo;
+	(void)hi;
+	return ++c->boxes.n == SF_NONE ? -E2BIG : 0;
+}
+
+static int put_box(void *arg, const uint64_t *lo, const uint64_t *hi)
+{
+	struct cut *c = arg;
+	unsigned ndim = c->boxes.ndim;
+	uint64_t *put = c->at + 2 * (size_t)c->boxes.n * ndim;
+
+	for (unsigned k = 0; k < ndim; k++) {
+		put[k] = c->origin[c->dim[k]] + lo[c->dim[k]];
+		put[ndim + k] = c->origin[c->dim[k]] + hi[c->dim[k]];
+	}
+	c->chunk[c->boxes.n++] = c->now;
+	return 0;
+}
+
+/* @whole: chunk @i's box, else the boxes that make up the part of it that its item holds. */
+static int each_box(struct cut *c, uint32_t i, bool whole,
+                    int (*each)(void *arg, const uint64_t *lo, const uint64_t *hi))
+{
+	const struct sf_tensor *t = c->t;
+	uint64_t extent[SF_DIMS_MAX], from = 0, to = 1;
+
+	for (unsigned d = 0; d < t->ndim; d++) {
+		c->origin[d] = sf_chunk_origin(t, i, d);
+		to *= extent[d] = sf_chunk_extent(t, i, d);
+	}
+	if (!whole) {
+		from = sf_chunk_part_off(t, i);
+		to = from + sf_chunk_part_len(t, i);
+	}
+	c->now = i;
+	return sf_box_cut(extent, t->ndim, from, to, each, c);
+}
+
+/* -E2BIG: so many dimensions that the parts' boxes take more memory than a check is worth. */
+static int take_cut(const struct sf_tensor *t, const uint32_t *id, uint32_t n, bool whole,
+                    struct cut *c)
+{
+	int r = 0;
+
+	*c = (struct cut){ .t = t };
 	for (unsigned d = 0; d < t->ndim; d++)
 		for (uint32_t i = 0; i < n; i++)
-			if (sf_chunk_extent(t, id[i], d) != t->shape[d]) {
+			if (!whole || sf_chunk_extent(t, id[i], d) != t->shape[d]) {
 				c->dim[c->boxes.ndim] = (uint8_t)d;
 				c->shape[c->boxes.ndim++] = t->shape[d];
 				break;
 			}
-	at = put = sf_alloc_array((size_t)n * 2, c->boxes.ndim * sizeof(*at));
-	if (!at)
-		return NULL;
-	for (uint32_t i = 0; i < n; i++) {
-		for (unsigned k = 0; k < c->boxes.ndim; k++)
-			*put++ = sf_chunk_origin(t, id[i], c->dim[k]);
-		for (unsigned k = 0; k < c->boxes.ndim; k++)
-			*put++ = sf_chunk_origin(t, id[i], c->dim[k]) +
-			         sf_chunk_extent(t, id[i], c->dim[k]);
+	c->boxes.n = n;
+	if (!whole) {
+		c->boxes.n = 0;
+		for (uint32_t i = 0; i < n && r >= 0; i++)
+			r = each_box(c, id[i], false, count_box);
+		if (r < 0 || c->boxes.n * (uint64_t)c->boxes.ndim > PART_COORDS_MAX)
+			return -E2BIG;
 	}
-	c->boxes.at = at;
-	return at;
+	c->at = sf_alloc_array((size_t)c->boxes.n * 2, c->boxes.ndim * sizeof(*c->at));
+	c->chunk = sf_alloc_array(c->boxes.n, sizeof(*c->chunk));
+	if (!c->at || !c->chunk)
+		return -ENOMEM;
+	c->boxes.at = c->at;
+	c->boxes.n = 0;
+	for (uint32_t i = 0; i < n && r >= 0; i++)
+		r = each_box(c, id[i], whole, put_box);
+	return r;
 }
 
 static uint64_t cut_element(const struct sf_tensor *t, const struct cut *c, const uint64_t *at)
@@ -175,29 +226,29 @@ static uint64_t cut_element(const struct sf_tensor *t, const struct cut *c, cons
 	return x;
 }
 
-/* Different boxes of a tensor that is no grid. */
-static int check_boxes(const struct sf_tensor *t, const uint32_t *id, uint32_t n, uint64_t *budget,
-                       struct sf_coverage *ret)
+/* Chunks @id of a tensor that is no grid. @whole: their boxes, whatever part their items hold. */
+static int check_boxes(const struct sf_tensor *t, const uint32_t *id, uint32_t n, bool whole,
+                       uint64_t *budget, struct sf_coverage *ret)
 {
-	struct cut cut;
-	SF_FREE uint64_t *at = take_cut(t, id, n, &cut);
+	SF_CLEANUP(cut_release) struct cut cut;
 	const uint64_t zero[SF_DIMS_MAX] = { 0 };
 	uint64_t first[SF_DIMS_MAX];
-	struct sf_cover cover;
+	struct sf_cover cover = { .hole = false };
 	uint64_t all = UINT64_MAX;
 	bool first_is_hole = false;
-	int tiles = 0, r;
+	int tiles = 0, r = take_cut(t, id, n, whole, &cut);
 
-	if (!at)
-		return -ENOMEM;
-	if (cut.boxes.ndim > 1) {
+	if (r == -ENOMEM)
+		return r;
+	if (r >= 0 && cut.boxes.ndim > 1) {
 		tiles = sf_cover_corners(&cut.boxes, cut.shape, &first_is_hole, first);
 		if (tiles == 1 || tiles == -ENOMEM)
 			return tiles == 1 ? 0 : tiles;
 	}
 	/* one dimension is O(n log n) and always exact: what other tensors spent does not matter */
-	r = sf_cover_sweep(&cut.boxes, zero, cut.shape, true, cut.boxes.ndim > 1 ? budget : &all,
-	                   &cover);
+	if (r >= 0)
+		r = sf_cover_sweep(&cut.boxes, zero, cut.shape, true,
+		                   cut.boxes.ndim > 1 ? budget : &all, &cover);
 	if (r == -ENOMEM)
 		return r;
 	if (tiles == 0 && cut.boxes.ndim > 1 && first_is_hole)
@@ -205,19 +256,38 @@ static int check_boxes(const struct sf_tensor *t, const uint32_t *id, uint32_t n
 	else if (cover.hole)
 		note_hole(ret, cut_element(t, &cut, cover.hole_at));
 	if (cover.overlap)
-		note_overlap(ret, id[cover.a], id[cover.b]);
+		note_overlap(ret, cut.chunk[cover.a], cut.chunk[cover.b]);
 	if (r < 0) { /* a tangle: readers look themselves */
 		if (!(ret->flags & SF_TENSOR_HOLE))
 			note_hole(ret, UINT64_MAX);
-		note_overlap(ret, id[0], id[0]);
+		if (!(ret->flags & SF_TENSOR_OVERLAP))
+			note_overlap(ret, id[0], id[0]);
 	}
 	return 0;
+}
+
+/* Boxes whose parts tile them are looked at whole: parts alone are many more boxes. */
+static int check_parts(const struct sf_tensor *t, uint64_t *budget, struct sf_coverage *ret)
+{
+	SF_FREE uint32_t *id = sf_alloc_array(t->norder, sizeof(*id));
+	uint32_t boxes;
+
+	if (!id)
+		return -ENOMEM;
+	memcpy(id, t->order, t->norder * sizeof(*id));
+	if (parts_tile_boxes(t, id, &boxes)) {
+		int r = check_boxes(t, id, boxes, true, budget, ret);
+		if (r < 0 || !ret->flags)
+			return r;
+		ret->flags = 0; /* which parts overlap is told below */
+	}
+	return check_boxes(t, t->order, t->norder, false, budget, ret);
 }
 
 int sf_check_cover(const struct sf_tensor *t, uint64_t *budget, struct sf_coverage *ret)
 {
 	uint64_t numel = 1, held = 0;
-	int r = 0;
+	int r;
 
 	*ret = (struct sf_coverage){ .flags = 0 };
 	for (unsigned d = 0; d < t->ndim; d++)
@@ -234,16 +304,8 @@ int sf_check_cover(const struct sf_tensor *t, uint64_t *budget, struct sf_covera
 		ret->flags = SF_TENSOR_GRID;
 		return 0;
 	}
-	if (t->part) {
-		SF_FREE uint32_t *id = sf_alloc_array(t->norder, sizeof(*id));
-		if (!id)
-			return -ENOMEM;
-		memcpy(id, t->order, t->norder * sizeof(*id));
-		uint32_t n = check_parts(t, id, ret);
-		r = check_boxes(t, id, n, budget, ret);
-	} else {
-		r = check_boxes(t, t->order, t->norder, budget, ret);
-	}
+	r = t->part ? check_parts(t, budget, ret)
+	            : check_boxes(t, t->order, t->norder, true, budget, ret);
 	if (r < 0 || (ret->flags & (SF_TENSOR_HOLE | SF_TENSOR_OVERLAP)) != SF_TENSOR_HOLE)
 		return r;
 	for (uint32_t i = 0; i < t->norder; i++)

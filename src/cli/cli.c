@@ -9,7 +9,8 @@
 #include "cli/cli.h"
 
 static const struct sf_cmd *const verbs[] = {
-	&sf_cmd_info, &sf_cmd_keys, &sf_cmd_ls, &sf_cmd_cat, &sf_cmd_get, &sf_cmd_export, &sf_cmd_verify, &sf_cmd_doctor,
+	&sf_cmd_info, &sf_cmd_keys,   &sf_cmd_ls,     &sf_cmd_cat,
+	&sf_cmd_get,  &sf_cmd_export, &sf_cmd_verify, &sf_cmd_doctor,
 };
 
 int sf_cli_error(int code, const struct sf_error *err)
@@ -54,19 +55,22 @@ static void help_cmd(const struct sf_cmd *cmd, FILE *f)
 static void help_all(const struct sf_cmd *const *more, size_t nmore, FILE *f)
 {
 	fprintf(f, "usage: shardfuse SOURCE MOUNTPOINT [-o NAME[=VALUE],…]\n"
-		   "       shardfuse VERB … (shardfuse VERB --help)\n\n"
-		   "Shows a sharded checkpoint as unsharded .pt, .safetensors and .npy files, without converting it.\n\nverbs:\n");
+	           "       shardfuse VERB … (shardfuse VERB --help)\n\n"
+	           "Shows a sharded checkpoint as unsharded .pt, .safetensors and .npy files, "
+	           "without converting it.\n\nverbs:\n");
 	for (size_t i = 0; i < nmore; i++)
 		fprintf(f, "  %-8s %s\n", more[i]->name, more[i]->about);
 	for (size_t i = 0; i < SF_ARRAY_LEN(verbs); i++)
 		fprintf(f, "  %-8s %s\n", verbs[i]->name, verbs[i]->about);
-	fprintf(f, "\nexample:\n  shardfuse /ckpt/step1000 /mnt/c\n  python -c 'import torch; torch.load(\"/mnt/c/model.pt\", mmap=True)'\n");
+	fprintf(f, "\nexample:\n  shardfuse /ckpt/step1000 /mnt/c\n  python -c 'import torch; "
+	           "torch.load(\"/mnt/c/model.pt\", mmap=True)'\n");
 }
 
 static int usage(const struct sf_cmd *cmd, const struct sf_error *err)
 {
 	sf_cli_error(SF_EXIT_USAGE, err);
-	fprintf(stderr, "usage: shardfuse %s %s (shardfuse %s --help)\n", cmd->name, cmd->usage, cmd->name);
+	fprintf(stderr, "usage: shardfuse %s %s (shardfuse %s --help)\n", cmd->name, cmd->usage,
+	        cmd->name);
 	return SF_EXIT_USAGE;
 }
 
@@ -105,7 +109,10 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 	}
 	int args = sf_options_parse(tables, dests, argc - 1, argv + 1, &err);
 	if (args >= 0 && (args < cmd->min_args || (cmd->max_args >= 0 && args > cmd->max_args)))
-		args = sf_fail(&err, -EINVAL, args < cmd->min_args ? "%s: arguments are missing" : "%s: too many arguments", cmd->name);
+		args = sf_fail(&err, -EINVAL,
+		               args < cmd->min_args ? "%s: arguments are missing"
+		                                    : "%s: too many arguments",
+		               cmd->name);
 	if (args < 0)
 		code = usage(cmd, &err);
 	else
@@ -143,7 +150,8 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 		printf("shardfuse %s\n", PACKAGE_VERSION);
 		return SF_EXIT_OK;
 	}
-	if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 || strcmp(first, "help") == 0) {
+	if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 ||
+	    strcmp(first, "help") == 0) {
 		cmd = argc > 2 ? find(argv[2], more, nmore) : NULL;
 		if (cmd)
 			help_cmd(cmd, stdout);
@@ -157,11 +165,18 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 	}
 	/* one word that is neither a verb nor followed by a mountpoint */
 	if (argc == 2 && access(first, F_OK) == 0) {
-		sf_fail(&err, -EINVAL, "'%s' alone says nothing: add a mountpoint, or a verb before it (shardfuse info %s)", first, first);
+		sf_fail(&err, -EINVAL,
+		        "'%s' alone says nothing: add a mountpoint, or a verb before it (shardfuse "
+		        "info %s)",
+		        first, first);
 		return sf_cli_error(SF_EXIT_USAGE, &err);
 	}
-	if (first[0] != '-' && !strchr(first, '/') && !strchr(first, ':') && access(first, F_OK) != 0) {
-		sf_fail(&err, -EINVAL, "'%s' is neither a verb nor a SOURCE that exists (shardfuse --help lists the verbs)", first);
+	if (first[0] != '-' && !strchr(first, '/') && !strchr(first, ':') &&
+	    access(first, F_OK) != 0) {
+		sf_fail(&err, -EINVAL,
+		        "'%s' is neither a verb nor a SOURCE that exists (shardfuse --help lists "
+		        "the verbs)",
+		        first);
 		return sf_cli_error(SF_EXIT_USAGE, &err);
 	}
 	return -1;

@@ -11,19 +11,23 @@ struct sf_cmd {
 	const char *usage;   /* "SOURCE KEY… [--format npy|pt|…]" */
 	const char *about;   /* one line */
 	const char *example; /* lines shown at the end of --help */
-	const struct sf_opt *options; /* its own, NULL for none; the common ones follow where common is set */
-	const struct sf_opt *words;   /* mount's -o knows these besides; only --help looks here */
-	bool common, view;   /* takes the common options; those that choose what is shown */
-	int min_args, max_args; /* positional; max -1 any */
-	size_t opt_size;     /* of the struct its options are parsed into */
-	/* argv[0..argc) are the positional arguments; returns an exit code, messages are on stderr already */
+	const struct sf_opt
+		*options; /* its own, NULL for none; the common ones follow where common is set */
+	const struct sf_opt *words; /* mount's -o knows these besides; only --help looks here */
+	bool common, view;          /* takes the common options; those that choose what is shown */
+	int min_args, max_args;     /* positional; max -1 any */
+	size_t opt_size;            /* of the struct its options are parsed into */
+	/* argv[0..argc) are the positional arguments; returns an exit code, messages are on stderr
+	 * already */
 	int (*run)(const void *opt, const struct sf_common *common, int argc, char **argv);
 };
-extern const struct sf_cmd sf_cmd_info, sf_cmd_keys, sf_cmd_ls, sf_cmd_cat, sf_cmd_get, sf_cmd_export, sf_cmd_verify, sf_cmd_doctor;
+extern const struct sf_cmd sf_cmd_info, sf_cmd_keys, sf_cmd_ls, sf_cmd_cat, sf_cmd_get,
+	sf_cmd_export, sf_cmd_verify, sf_cmd_doctor;
 
 /*
- * sf_cli_main - find argv[1] in the verbs (ours, then @more) and run it. "--help", "--version", "help VERB" are answered here.
- * Returns -1 when argv[1] is no verb and is not misspelt for one: the program then mounts.
+ * sf_cli_main - find argv[1] in the verbs (ours, then @more) and run it. "--help", "--version",
+ * "help VERB" are answered here. Returns -1 when argv[1] is no verb and is not misspelt for one:
+ * the program then mounts.
  */
 int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t nmore);
 /* Run one verb's argv (argv[0] is the verb). */

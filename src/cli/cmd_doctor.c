@@ -17,7 +17,8 @@ struct doctor_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct doctor_options, json), NULL, NULL, "for machines" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct doctor_options, json), NULL, NULL,
+	  "for machines" },
 	{ 0 },
 };
 
@@ -29,7 +30,8 @@ struct report {
 	unsigned n, bad;
 };
 
-static void say(struct report *r, const char *what, enum state state, const char *found, const char *remedy)
+static void say(struct report *r, const char *what, enum state state, const char *found,
+                const char *remedy)
 {
 	static const char *const words[] = { "ok", "hint", "missing" };
 	if (r->json) {
@@ -58,7 +60,8 @@ static bool in_path(const char *program)
 	SF_FREE char *copy = strdup(path ? path : "/usr/bin:/bin");
 	char *save = NULL, full[4096];
 
-	for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL; dir; dir = strtok_r(NULL, ":", &save)) {
+	for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL; dir;
+	     dir = strtok_r(NULL, ":", &save)) {
 		snprintf(full, sizeof(full), "%s/%s", dir, program);
 		if (access(full, X_OK) == 0)
 			return true;
@@ -87,8 +90,9 @@ static void check_device(struct report *r)
 
 	snprintf(found, sizeof(found), "/dev/fuse: %s", fd >= 0 ? "opens" : strerror(why));
 	say(r, "device", fd >= 0 ? OK : BAD, found,
-	    why == EACCES ? "your user may not open it: ask for membership of its group, or root" :
-			      "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN");
+	    why == EACCES
+	            ? "your user may not open it: ask for membership of its group, or root"
+	            : "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN");
 	if (fd >= 0)
 		close(fd);
 }
@@ -101,7 +105,8 @@ static void check_kernel(struct report *r)
 	uname(&u);
 	sscanf(u.release, "%d.%d", &major, &minor);
 	bool passthrough = major > 6 || (major == 6 && minor >= 9);
-	say(r, "kernel", passthrough ? OK : HINT, u.release, "Linux 6.9 and later serve shards/ by passthrough (as root)");
+	say(r, "kernel", passthrough ? OK : HINT, u.release,
+	    "Linux 6.9 and later serve shards/ by passthrough (as root)");
 }
 
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
@@ -118,20 +123,33 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		printf("{\"schema\": 1, \"version\": \"%s\", \"checks\": [", PACKAGE_VERSION);
 	check_device(&r);
 	check_kernel(&r);
-	say(&r, "fusermount3", in_path("fusermount3") ? OK : root ? HINT : BAD, in_path("fusermount3") ? "found" : "not in PATH",
-	    root ? "root mounts without it; others need the package fuse3" : "install the package fuse3");
+	say(&r, "fusermount3",
+	    in_path("fusermount3") ? OK
+	    : root                 ? HINT
+	                           : BAD,
+	    in_path("fusermount3") ? "found" : "not in PATH",
+	    root ? "root mounts without it; others need the package fuse3"
+	         : "install the package fuse3");
 	say(&r, "allow_other", root || fuse_conf_allows() ? OK : HINT,
-	    root ? "root may" : fuse_conf_allows() ? "allowed in /etc/fuse.conf" : "not allowed",
-	    "put the line 'user_allow_other' into /etc/fuse.conf to let other users read your mounts");
+	    root                 ? "root may"
+	    : fuse_conf_allows() ? "allowed in /etc/fuse.conf"
+	                         : "not allowed",
+	    "put the line 'user_allow_other' into /etc/fuse.conf to let other users read your "
+	    "mounts");
 	getrlimit(RLIMIT_NOFILE, &files);
-	snprintf(found, sizeof(found), "%llu, at most %llu", (unsigned long long)files.rlim_cur, (unsigned long long)files.rlim_max);
-	say(&r, "open files", files.rlim_max >= 1024 ? OK : HINT, found, "ulimit -n 1024 or more: shards are opened and closed too often below");
+	snprintf(found, sizeof(found), "%llu, at most %llu", (unsigned long long)files.rlim_cur,
+	         (unsigned long long)files.rlim_max);
+	say(&r, "open files", files.rlim_max >= 1024 ? OK : HINT, found,
+	    "ulimit -n 1024 or more: shards are opened and closed too often below");
 	bool zstd = sf_unzstd_new(&z, NULL) >= 0;
 	if (zstd)
 		sf_unzstd_free(z);
-	say(&r, "zstd", zstd ? OK : HINT, zstd ? "built in" : "not built in", "configure found no libzstd: compressed items cannot be read");
-	say(&r, "readahead", root ? OK : HINT, root ? "set to 1 MiB at mount" : "the kernel's default of 128 KiB",
-	    "root sets it for its own mounts; for yours: echo 1024 > /sys/class/bdi/DEV/read_ahead_kb");
+	say(&r, "zstd", zstd ? OK : HINT, zstd ? "built in" : "not built in",
+	    "configure found no libzstd: compressed items cannot be read");
+	say(&r, "readahead", root ? OK : HINT,
+	    root ? "set to 1 MiB at mount" : "the kernel's default of 128 KiB",
+	    "root sets it for its own mounts; for yours: echo 1024 > "
+	    "/sys/class/bdi/DEV/read_ahead_kb");
 	if (r.json)
 		printf("\n]}\n");
 	else

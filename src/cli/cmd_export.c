@@ -19,17 +19,22 @@ struct export_options {
 
 #define AT(field) offsetof(struct export_options, field)
 static const struct sf_opt options[] = {
-	{ "format", 0, SF_OPT_STR, AT(format), NULL, "pt|safetensors|hf|npy|dcp", "default: from TARGET's name" },
-	{ "strategy", 0, SF_OPT_STR, AT(strategy), NULL, "NAME", "one_file (default), one_file_per_tensor, chunks" },
-	{ "optim", 0, SF_OPT_FLAG, AT(optim), NULL, NULL, "the optimizer too (default for pt one_file)" },
+	{ "format", 0, SF_OPT_STR, AT(format), NULL, "pt|safetensors|hf|npy|dcp",
+	  "default: from TARGET's name" },
+	{ "strategy", 0, SF_OPT_STR, AT(strategy), NULL, "NAME",
+	  "one_file (default), one_file_per_tensor, chunks" },
+	{ "optim", 0, SF_OPT_FLAG, AT(optim), NULL, NULL,
+	  "the optimizer too (default for pt one_file)" },
 	{ "no-optim", 0, SF_OPT_FLAG, AT(no_optim), NULL, NULL, "without it" },
 	{ "force", 0, SF_OPT_FLAG, AT(force), NULL, NULL, "replace files that are there" },
-	{ "jobs", 'j', SF_OPT_UINT, AT(jobs), NULL, "N", "threads that write (default: one per core)" },
+	{ "jobs", 'j', SF_OPT_UINT, AT(jobs), NULL, "N",
+	  "threads that write (default: one per core)" },
 	{ 0 },
 };
 
 /* What one export does. */
-struct export {
+struct export
+{
 	struct sf_session *s;
 	enum sf_out_format format;
 	enum strategy strategy;
@@ -52,8 +57,10 @@ static bool is_file_target(const struct export *x)
 		return false;
 	if (stat(x->target, &st) == 0 && S_ISDIR(st.st_mode))
 		return false;
-	return x->format == SF_OUT_PT ? has_suffix(x->target, ".pt") || has_suffix(x->target, ".pth") || has_suffix(x->target, ".bin") :
-					has_suffix(x->target, ".safetensors");
+	return x->format == SF_OUT_PT
+	               ? has_suffix(x->target, ".pt") || has_suffix(x->target, ".pth") ||
+	                         has_suffix(x->target, ".bin")
+	               : has_suffix(x->target, ".safetensors");
 }
 
 static char *join(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -88,18 +95,24 @@ static int add_group(struct export *x, int32_t group, enum sf_out_format format,
 {
 	const struct sf_catalog *c = x->s->catalog;
 	const struct sf_cat_group *g = &c->group[group];
-	const struct sf_selection sel = { .entry = c->by_group + g->first, .n = g->n, .strip = g->of->strip, .cast = g->of->role == SF_ROLE_MODEL };
+	const struct sf_selection sel = { .entry = c->by_group + g->first,
+		                          .n = g->n,
+		                          .strip = g->of->strip,
+		                          .cast = g->of->role == SF_ROLE_MODEL };
 	return sf_out_add(&x->list, format, &sel, path);
 }
 
-/* TARGET is a file: checkpoint.pt, or model.safetensors; without a model role, or with --optim, everything. */
+/* TARGET is a file: checkpoint.pt, or model.safetensors; without a model role, or with --optim,
+ * everything. */
 static int plan_file(struct export *x)
 {
 	const struct sf_catalog *c = x->s->catalog;
 
 	if (x->format == SF_OUT_SAFETENSORS && !x->optim && c->model_group >= 0)
 		return add_group(x, c->model_group, x->format, strdup(x->target));
-	const struct sf_selection sel = { .entry = x->entries, .n = all_entries(x), .cast = !x->optim };
+	const struct sf_selection sel = { .entry = x->entries,
+		                          .n = all_entries(x),
+		                          .cast = !x->optim };
 	return sf_out_add(&x->list, x->format, &sel, strdup(x->target));
 }
 
@@ -110,8 +123,11 @@ static int plan_dir(struct export *x)
 	int r;
 
 	if (c->model_group < 0) {
-		const struct sf_selection sel = { .entry = x->entries, .n = all_entries(x), .cast = !x->optim };
-		return sf_out_add(&x->list, x->format, &sel, join("%s/checkpoint%s", x->target, suffix));
+		const struct sf_selection sel = { .entry = x->entries,
+			                          .n = all_entries(x),
+			                          .cast = !x->optim };
+		return sf_out_add(&x->list, x->format, &sel,
+		                  join("%s/checkpoint%s", x->target, suffix));
 	}
 	r = add_group(x, c->model_group, x->format, join("%s/model%s", x->target, suffix));
 	if (r >= 0 && x->optim && c->optim_group >= 0)
@@ -139,7 +155,8 @@ static bool holds(const struct export *x, uint32_t entry)
 		return true;
 	if (c->entry[entry].tensor == SF_NONE)
 		return false;
-	return !(x->format == SF_OUT_NPY ? sf_view_npy_refuses(c, entry) : sf_view_safetensors_refuses(c, entry, true));
+	return !(x->format == SF_OUT_NPY ? sf_view_npy_refuses(c, entry)
+	                                 : sf_view_safetensors_refuses(c, entry, true));
 }
 
 static int plan_per_tensor(struct export *x)
@@ -155,16 +172,20 @@ static int plan_per_tensor(struct export *x)
 			continue;
 		sf_name_encode(&name, e->name, e->len, e->name, e->len, strlen(".safetensors"));
 		if (x->strategy == ONE_FILE) /* npy has no other way */
-			r = sf_out_add(&x->list, x->format, &sel, join("%s/%s%s", x->target, sf_buf_cstr(&name), sf_out_suffix(x->format)));
+			r = sf_out_add(&x->list, x->format, &sel,
+			               join("%s/%s%s", x->target, sf_buf_cstr(&name),
+			                    sf_out_suffix(x->format)));
 		else
 			r = sf_out_add(&x->list, x->format, &sel,
-				       join("%s/%s/%s%s", x->target, group_dir(c, e->group), sf_buf_cstr(&name), sf_out_suffix(x->format)));
+			               join("%s/%s/%s%s", x->target, group_dir(c, e->group),
+			                    sf_buf_cstr(&name), sf_out_suffix(x->format)));
 		sf_buf_release(&name);
 	}
 	return r;
 }
 
-/* GROUP/chunk-00000.EXT: filled in stored order up to max_shard_size; one larger tensor stands alone. */
+/* GROUP/chunk-00000.EXT: filled in stored order up to max_shard_size; one larger tensor stands
+ * alone. */
 static int plan_chunks(struct export *x)
 {
 	const struct sf_catalog *c = x->s->catalog;
@@ -178,11 +199,17 @@ static int plan_chunks(struct export *x)
 			uint32_t entry = last ? 0 : c->by_group[c->group[g].first + i];
 			if (!last && !holds(x, entry))
 				continue;
-			uint64_t size = last || c->entry[entry].tensor == SF_NONE ? 0 : c->ckpt->tensor[c->entry[entry].tensor].bytes;
+			uint64_t size = last || c->entry[entry].tensor == SF_NONE
+			                        ? 0
+			                        : c->ckpt->tensor[c->entry[entry].tensor].bytes;
 			if (n && (last || bytes + size > c->opt->max_shard_size)) {
-				const struct sf_selection sel = { .entry = x->entries, .n = n, .cast = true, .flat = true };
+				const struct sf_selection sel = {
+					.entry = x->entries, .n = n, .cast = true, .flat = true
+				};
 				r = sf_out_add(&x->list, x->format, &sel,
-					       join("%s/%s/chunk-%05u%s", x->target, group_dir(c, g), chunk++, sf_out_suffix(x->format)));
+				               join("%s/%s/chunk-%05u%s", x->target,
+				                    group_dir(c, g), chunk++,
+				                    sf_out_suffix(x->format)));
 				n = 0;
 				bytes = 0;
 			}
@@ -199,11 +226,14 @@ static int plan_hf(struct export *x, const struct sf_hf *hf, struct sf_error *er
 	int r = 0;
 
 	for (uint32_t i = 0; i < hf->nfiles && r >= 0; i++)
-		r = sf_out_add(&x->list, SF_OUT_HF, &hf->file[i].sel, join("%s/%s", x->target, hf->file[i].name));
+		r = sf_out_add(&x->list, SF_OUT_HF, &hf->file[i].sel,
+		               join("%s/%s", x->target, hf->file[i].name));
 	if (r >= 0 && hf->index_json)
-		r = sf_out_add_bytes(&x->list, hf->index_json, hf->index_len, join("%s/%s", x->target, hf->index_name));
+		r = sf_out_add_bytes(&x->list, hf->index_json, hf->index_len,
+		                     join("%s/%s", x->target, hf->index_name));
 	for (uint32_t i = 0; i < hf->ncompanions && r >= 0; i++)
-		r = sf_out_add_companion(&x->list, hf, i, join("%s/%s", x->target, hf->companion[i]));
+		r = sf_out_add_companion(&x->list, hf, i,
+		                         join("%s/%s", x->target, hf->companion[i]));
 	return r < 0 && err->msg[0] == 0 ? sf_fail(err, r, "out of memory") : r;
 }
 
@@ -230,7 +260,8 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 			sf_fail(err, r, "out of memory");
 	}
 	if (r >= 0 && x->list.n == 0)
-		r = sf_fail(err, -ENOENT, "nothing to export: no key of this selection fits %s", sf_out_format_names[x->format]);
+		r = sf_fail(err, -ENOENT, "nothing to export: no key of this selection fits %s",
+		            sf_out_format_names[x->format]);
 	if (r >= 0)
 		r = sf_out_write(&x->list, o->jobs, o->force, err);
 	sf_hf_free(hf);
@@ -254,28 +285,39 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	(void)argc;
 
 	if (strstr(target, "://")) {
-		sf_fail(&err, -ENOTSUP, "'%s': URL targets are not supported yet: export to a local path", target);
+		sf_fail(&err, -ENOTSUP,
+		        "'%s': URL targets are not supported yet: export to a local path", target);
 		return bad_usage(&err);
 	}
 	if (o->format && strcmp(o->format, "dcp") == 0) {
-		sf_fail(&err, -ENOTSUP, "--format dcp: this version does not write DCP checkpoints");
+		sf_fail(&err, -ENOTSUP,
+		        "--format dcp: this version does not write DCP checkpoints");
 		return bad_usage(&err);
 	}
 	for (int f = 0; o->format && f < SF_OUT_NFORMATS; f++)
-		if (f != SF_OUT_RAW && f != SF_OUT_JSON && strcmp(o->format, sf_out_format_names[f]) == 0)
+		if (f != SF_OUT_RAW && f != SF_OUT_JSON &&
+		    strcmp(o->format, sf_out_format_names[f]) == 0)
 			format = f;
 	if (!o->format)
-		format = has_suffix(target, ".pt") || has_suffix(target, ".pth") || has_suffix(target, ".bin") ? SF_OUT_PT :
-			 has_suffix(target, ".safetensors") ? SF_OUT_SAFETENSORS : -1;
+		format = has_suffix(target, ".pt") || has_suffix(target, ".pth") ||
+		                         has_suffix(target, ".bin")
+		                 ? SF_OUT_PT
+		         : has_suffix(target, ".safetensors") ? SF_OUT_SAFETENSORS
+		                                              : -1;
 	if (format < 0) {
-		sf_fail(&err, -EINVAL, o->format ? "--format %s: pt, safetensors, hf or npy" : "'%s' does not say the format: add --format pt, safetensors, hf or npy",
-			o->format ? o->format : target);
+		sf_fail(&err, -EINVAL,
+		        o->format ? "--format %s: pt, safetensors, hf or npy"
+		                  : "'%s' does not say the format: add --format pt, safetensors, "
+		                    "hf or npy",
+		        o->format ? o->format : target);
 		return bad_usage(&err);
 	}
 	x.format = (enum sf_out_format)format;
 	for (unsigned i = 0, found = 0; o->strategy && !found; i++) {
 		if (i == SF_ARRAY_LEN(strategies)) {
-			sf_fail(&err, -EINVAL, "--strategy %s: one_file, one_file_per_tensor or chunks", o->strategy);
+			sf_fail(&err, -EINVAL,
+			        "--strategy %s: one_file, one_file_per_tensor or chunks",
+			        o->strategy);
 			return bad_usage(&err);
 		}
 		found = strcmp(o->strategy, strategies[i]) == 0;
@@ -285,7 +327,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		sf_fail(&err, -EINVAL, "--optim and --no-optim");
 		return bad_usage(&err);
 	}
-	x.optim = o->optim || (!o->no_optim && x.format == SF_OUT_PT && x.strategy == ONE_FILE && !common->view.model_only);
+	x.optim = o->optim || (!o->no_optim && x.format == SF_OUT_PT && x.strategy == ONE_FILE &&
+	                       !common->view.model_only);
 
 	int r = sf_session_open(&s, common, source, &err);
 	if (r >= 0) {
@@ -299,9 +342,11 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 
 const struct sf_cmd sf_cmd_export = {
 	.name = "export",
-	.usage = "SOURCE TARGET [--format pt|safetensors|hf|npy] [--strategy NAME] [--optim|--no-optim] [--force] [-j N]",
+	.usage = "SOURCE TARGET [--format pt|safetensors|hf|npy] [--strategy NAME] "
+	         "[--optim|--no-optim] [--force] [-j N]",
 	.about = "write the views as real files",
-	.example = "shardfuse export /ckpt/step1000 model.safetensors\n  shardfuse export /ckpt/step1000 /models/mine --format hf --dtype bf16",
+	.example = "shardfuse export /ckpt/step1000 model.safetensors\n  shardfuse export "
+	           "/ckpt/step1000 /models/mine --format hf --dtype bf16",
 	.options = options,
 	.common = true,
 	.view = true,

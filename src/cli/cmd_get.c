@@ -16,9 +16,13 @@ struct get_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "format", 0, SF_OPT_STR, offsetof(struct get_options, format), NULL, "npy|pt|safetensors|raw|json", "of the files (default npy, objects json; json goes to stdout)" },
-	{ "output", 'O', SF_OPT_STR, offsetof(struct get_options, out), NULL, "DIR|-", "where to (default: the current directory); - is stdout, for one key" },
-	{ "force", 0, SF_OPT_FLAG, offsetof(struct get_options, force), NULL, NULL, "replace files that are there" },
+	{ "format", 0, SF_OPT_STR, offsetof(struct get_options, format), NULL,
+	  "npy|pt|safetensors|raw|json",
+	  "of the files (default npy, objects json; json goes to stdout)" },
+	{ "output", 'O', SF_OPT_STR, offsetof(struct get_options, out), NULL, "DIR|-",
+	  "where to (default: the current directory); - is stdout, for one key" },
+	{ "force", 0, SF_OPT_FLAG, offsetof(struct get_options, force), NULL, NULL,
+	  "replace files that are there" },
 	{ 0 },
 };
 
@@ -28,7 +32,8 @@ struct chosen {
 	uint32_t n;
 };
 
-static int choose(const struct sf_catalog *c, int nkeys, char **keys, struct chosen *ret, struct sf_error *err)
+static int choose(const struct sf_catalog *c, int nkeys, char **keys, struct chosen *ret,
+                  struct sf_error *err)
 {
 	SF_FREE bool *seen = calloc(c->n + 1, sizeof(*seen));
 
@@ -48,7 +53,8 @@ static int choose(const struct sf_catalog *c, int nkeys, char **keys, struct cho
 			seen[i] = true;
 		}
 		if (!any)
-			return sf_fail(err, -ENOENT, "no key matches '%s' (shardfuse keys lists them)", keys[k]);
+			return sf_fail(err, -ENOENT,
+			               "no key matches '%s' (shardfuse keys lists them)", keys[k]);
 	}
 	return 0;
 }
@@ -61,7 +67,8 @@ static enum sf_out_format format_of(const struct sf_catalog *c, uint32_t entry, 
 }
 
 /* Can this entry be shown so? */
-static int check_format(const struct sf_catalog *c, uint32_t entry, enum sf_out_format f, struct sf_error *err)
+static int check_format(const struct sf_catalog *c, uint32_t entry, enum sf_out_format f,
+                        struct sf_error *err)
 {
 	const struct sf_entry *e = &c->entry[entry];
 	const char *why = NULL;
@@ -72,7 +79,8 @@ static int check_format(const struct sf_catalog *c, uint32_t entry, enum sf_out_
 		why = sf_view_npy_refuses(c, entry);
 	else if (f == SF_OUT_SAFETENSORS)
 		why = sf_view_safetensors_refuses(c, entry, true);
-	return why ? sf_fail(err, -ENOTSUP, "'%s' as %s: %s", e->name, sf_out_format_names[f], why) : 0;
+	return why ? sf_fail(err, -ENOTSUP, "'%s' as %s: %s", e->name, sf_out_format_names[f], why)
+	           : 0;
 }
 
 static char *file_name(const char *dir, const struct sf_entry *e, enum sf_out_format f)
@@ -101,7 +109,8 @@ static int to_stdout(struct sf_session *s, struct sf_out_list *l, struct sf_erro
 	return r;
 }
 
-static int get(struct sf_session *s, const struct get_options *o, int asked, const struct chosen *ch, struct sf_error *err)
+static int get(struct sf_session *s, const struct get_options *o, int asked,
+               const struct chosen *ch, struct sf_error *err)
 {
 	const struct sf_catalog *c = s->catalog;
 	bool std = o->out ? strcmp(o->out, "-") == 0 : asked == SF_OUT_JSON;
@@ -123,7 +132,9 @@ static int get(struct sf_session *s, const struct get_options *o, int asked, con
 	} else {
 		for (uint32_t i = 0; i < ch->n && r >= 0; i++) {
 			enum sf_out_format f = format_of(c, ch->at[i], asked);
-			struct sf_selection sel = { .entry = &ch->at[i], .n = 1, .cast = true, .bare = true };
+			struct sf_selection sel = {
+				.entry = &ch->at[i], .n = 1, .cast = true, .bare = true
+			};
 			r = sf_out_add(&l, f, &sel, file_name(dir, &c->entry[ch->at[i]], f));
 		}
 	}
@@ -167,7 +178,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		free(ch.at);
 		sf_session_close(&s);
 	}
-	return r < 0 ? sf_cli_error(r == -EINVAL ? SF_EXIT_USAGE : SF_EXIT_FAILED, &err) : SF_EXIT_OK;
+	return r < 0 ? sf_cli_error(r == -EINVAL ? SF_EXIT_USAGE : SF_EXIT_FAILED, &err)
+	             : SF_EXIT_OK;
 }
 
 const struct sf_cmd sf_cmd_get = {

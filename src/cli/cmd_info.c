@@ -46,7 +46,7 @@ struct refusals {
 	struct {
 		uint32_t entry; /* SF_NONE: nothing */
 		char what[160];
-	} *group;
+	} * group;
 	uint32_t *entry_of; /* object -> entry */
 };
 
@@ -87,17 +87,22 @@ static int find_refusals(const struct sf_session *s, struct refusals *f, struct 
 	return sf_objects_load(s->reader, objects, n, look, f, err);
 }
 
-static void print_load_line(const struct sf_session *s, const struct refusals *f, const char *file, uint32_t group)
+static void print_load_line(const struct sf_session *s, const struct refusals *f, const char *file,
+                            uint32_t group)
 {
 	uint32_t bad = SF_NONE;
 	const char *what = "";
 
 	for (uint32_t g = 0; f && g < s->catalog->ngroups; g++)
-		if ((group == SF_NONE || g == group) && bad == SF_NONE && f->group[g].entry != SF_NONE) {
+		if ((group == SF_NONE || g == group) && bad == SF_NONE &&
+		    f->group[g].entry != SF_NONE) {
 			bad = f->group[g].entry;
 			what = f->group[g].what;
 		}
-	printf("  torch.load(\"MNT/%s\", mmap=True%s)", file, !f ? "" : bad == SF_NONE ? ", weights_only=True" : ", weights_only=False");
+	printf("  torch.load(\"MNT/%s\", mmap=True%s)", file,
+	       !f               ? ""
+	       : bad == SF_NONE ? ", weights_only=True"
+	                        : ", weights_only=False");
 	if (bad != SF_NONE) {
 		const struct sf_entry *e = &s->catalog->entry[bad];
 		printf("   # ");
@@ -136,7 +141,8 @@ static void print_views(const struct sf_session *s)
 			i++;
 		printf("  numpy.load(\"MNT/npy/");
 		struct sf_buf b = { 0 };
-		sf_name_encode(&b, c->entry[i].name, c->entry[i].len, c->entry[i].name, c->entry[i].len, strlen(".safetensors"));
+		sf_name_encode(&b, c->entry[i].name, c->entry[i].len, c->entry[i].name,
+		               c->entry[i].len, strlen(".safetensors"));
 		sf_put_name(stdout, (const char *)b.at, b.len);
 		sf_buf_release(&b);
 		printf(".npy\", mmap_mode=\"r\")\n");
@@ -163,7 +169,8 @@ static void print_whole(const struct sf_session *s)
 		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
 	printf("source      ");
 	sf_put_name(stdout, k->source, strlen(k->source));
-	printf("\nformat      %s%s%s\n", k->format, k->writer ? ", written by " : "", k->writer ? k->writer : "");
+	printf("\nformat      %s%s%s\n", k->format, k->writer ? ", written by " : "",
+	       k->writer ? k->writer : "");
 	printf("committed   %s\n", when);
 	if (k->step >= 0)
 		printf("step        %" PRId64 "\n", k->step);
@@ -182,8 +189,8 @@ static void print_whole(const struct sf_session *s)
 			sf_put_name(stdout, of->name, of->len);
 		else
 			printf("(unnamed)");
-		printf("  role %s, %" PRIu32 " tensors, %" PRIu32 " objects, %s\n", roles[of->role], of->ntensors, of->nobjects,
-		       sf_human_size(of->bytes, a));
+		printf("  role %s, %" PRIu32 " tensors, %" PRIu32 " objects, %s\n", roles[of->role],
+		       of->ntensors, of->nobjects, sf_human_size(of->bytes, a));
 	}
 	for (uint32_t i = 0; i < k->nwarnings; i++) {
 		const struct sf_warning *w = &k->warning[i];
@@ -205,14 +212,16 @@ static void print_entry(const struct sf_session *s, uint32_t entry)
 		const struct sf_object *o = &k->object[e->object];
 		printf("\n  object");
 		if (o->place != SF_NONE)
-			printf(" in %s at %" PRIu64 ", %" PRIu64 " bytes", k->file[k->place[o->place].file].name, o->off, o->len);
+			printf(" in %s at %" PRIu64 ", %" PRIu64 " bytes",
+			       k->file[k->place[o->place].file].name, o->off, o->len);
 		putchar('\n');
 		return;
 	}
 	const struct sf_tensor *t = &k->tensor[e->tensor];
 	printf("\n  %s ", sf_dtype_info(t->dtype)->torch);
 	sf_put_shape(stdout, t->shape, t->ndim);
-	printf(", %s\n  %-10s %-24s %-24s %12s %12s  file\n", sf_human_size(t->bytes, a), "shard", "origin", "extent", "offset", "length");
+	printf(", %s\n  %-10s %-24s %-24s %12s %12s  file\n", sf_human_size(t->bytes, a), "shard",
+	       "origin", "extent", "offset", "length");
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		struct sf_chunk ch;
 		sf_tensor_chunk(t, i, &ch);
@@ -273,7 +282,8 @@ const struct sf_cmd sf_cmd_info = {
 	.name = "info",
 	.usage = "SOURCE [KEY] [--json]",
 	.about = "the checkpoint in five seconds, or one tensor with its shard map",
-	.example = "shardfuse info /ckpt/step1000\nshardfuse info /ckpt/step1000 model.embed.weight",
+	.example =
+		"shardfuse info /ckpt/step1000\nshardfuse info /ckpt/step1000 model.embed.weight",
 	.options = options,
 	.common = true,
 	.view = true,

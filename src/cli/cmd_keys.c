@@ -10,7 +10,8 @@ struct keys_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "long", 'l', SF_OPT_FLAG, offsetof(struct keys_options, detail), NULL, NULL, "dtype, shape, bytes and shards of each" },
+	{ "long", 'l', SF_OPT_FLAG, offsetof(struct keys_options, detail), NULL, NULL,
+	  "dtype, shape, bytes and shards of each" },
 	{ "json", 0, SF_OPT_FLAG, offsetof(struct keys_options, json), NULL, NULL, "for machines" },
 	{ 0 },
 };
@@ -26,10 +27,11 @@ static void print_long(const struct sf_catalog *c, const struct sf_entry *e)
 		char shape[SF_DIMS_MAX * 21 + 3] = "[";
 		size_t n = 1;
 		for (unsigned d = 0; d < t->ndim; d++)
-			n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%" PRIu64, d ? "," : "", t->shape[d]);
+			n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%" PRIu64,
+			                      d ? "," : "", t->shape[d]);
 		snprintf(shape + n, sizeof(shape) - n, "]");
-		printf("%-10s %-18s %10s %6" PRIu32 "  ", sf_dtype_info(t->dtype)->torch, shape, sf_human_size(t->bytes, size),
-		       t->norder);
+		printf("%-10s %-18s %10s %6" PRIu32 "  ", sf_dtype_info(t->dtype)->torch, shape,
+		       sf_human_size(t->bytes, size), t->norder);
 	}
 	sf_put_name(stdout, e->name, e->len);
 	putchar('\n');

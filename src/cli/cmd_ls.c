@@ -14,8 +14,10 @@ struct ls_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "long", 'l', SF_OPT_FLAG, offsetof(struct ls_options, detail), NULL, NULL, "type, size and time" },
-	{ "recursive", 'R', SF_OPT_FLAG, offsetof(struct ls_options, recursive), NULL, NULL, "directories below too" },
+	{ "long", 'l', SF_OPT_FLAG, offsetof(struct ls_options, detail), NULL, NULL,
+	  "type, size and time" },
+	{ "recursive", 'R', SF_OPT_FLAG, offsetof(struct ls_options, recursive), NULL, NULL,
+	  "directories below too" },
 	{ 0 },
 };
 
@@ -39,7 +41,8 @@ static int attr_of(struct ls *l, sf_node node, struct sf_attr *a)
 	return r;
 }
 
-static void print_entry(struct ls *l, const char *name, size_t len, sf_node node, enum sf_node_type type)
+static void print_entry(struct ls *l, const char *name, size_t len, sf_node node,
+                        enum sf_node_type type)
 {
 	if (l->o->detail) {
 		struct sf_attr a;
@@ -50,12 +53,17 @@ static void print_entry(struct ls *l, const char *name, size_t len, sf_node node
 		if (r >= 0 && localtime_r(&t, &tm))
 			strftime(when, sizeof(when), "%Y-%m-%d %H:%M", &tm);
 		if (r >= 0)
-			printf("%c %15" PRIu64 " %s ", type == SF_NODE_DIR ? 'd' : type == SF_NODE_LINK ? 'l' : '-', a.size, when);
+			printf("%c %15" PRIu64 " %s ",
+			       type == SF_NODE_DIR    ? 'd'
+			       : type == SF_NODE_LINK ? 'l'
+			                              : '-',
+			       a.size, when);
 		else
 			printf("? %15s %16s ", "?", "");
 		if (r < 0) {
 			if (!l->err.msg[0])
-				sf_fail(&l->err, r, "'%.*s': %s", (int)SF_MIN(len, (size_t)255), name, strerror(-r));
+				sf_fail(&l->err, r, "'%.*s': %s", (int)SF_MIN(len, (size_t)255),
+				        name, strerror(-r));
 			sf_cli_error(0, &l->err);
 			l->err.msg[0] = 0;
 			l->failed = r;
@@ -79,7 +87,8 @@ static void print_entry(struct ls *l, const char *name, size_t len, sf_node node
 
 static int list(struct ls *l, sf_node dir);
 
-static int each(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type, uint64_t next)
+static int each(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
+                uint64_t next)
 {
 	struct ls *l = arg;
 	(void)next;

@@ -16,10 +16,14 @@ struct verify_options {
 enum { VERIFY_OK = 0, VERIFY_DEFECT = 1, VERIFY_UNKNOWN = 2 };
 
 static const struct sf_opt options[] = {
-	{ "deep", 0, SF_OPT_FLAG, offsetof(struct verify_options, deep), NULL, NULL, "read everything, check CRCs" },
-	{ "expect", 0, SF_OPT_STR, offsetof(struct verify_options, expect), NULL, "FILE", "keys that must be there: a line KEY [DTYPE [SHAPE]] each" },
-	{ "strict", 0, SF_OPT_STR, offsetof(struct verify_options, strict), NULL, "MODE", "assume_ok_unexpected, log_*, raise_*, return_* (unexpected|all), ignore_all" },
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct verify_options, json), NULL, NULL, "for machines" },
+	{ "deep", 0, SF_OPT_FLAG, offsetof(struct verify_options, deep), NULL, NULL,
+	  "read everything, check CRCs" },
+	{ "expect", 0, SF_OPT_STR, offsetof(struct verify_options, expect), NULL, "FILE",
+	  "keys that must be there: a line KEY [DTYPE [SHAPE]] each" },
+	{ "strict", 0, SF_OPT_STR, offsetof(struct verify_options, strict), NULL, "MODE",
+	  "assume_ok_unexpected, log_*, raise_*, return_* (unexpected|all), ignore_all" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct verify_options, json), NULL, NULL,
+	  "for machines" },
 	{ 0 },
 };
 
@@ -29,7 +33,8 @@ struct verify {
 	unsigned defects;
 };
 
-static void report(struct verify *v, const char *key, size_t key_len, const char *code, const char *text)
+static void report(struct verify *v, const char *key, size_t key_len, const char *code,
+                   const char *text)
 {
 	if (v->o->json) {
 		printf("%s\n  {\"key\": ", v->defects ? "," : "");
@@ -93,7 +98,8 @@ static int check_expected(struct verify *v, const struct sf_strict *strict)
 		print_list("missing", strict->missing ? &r.missing : &none, v->o->json);
 		print_list("unexpected", strict->unexpected ? &r.unexpected : &none, v->o->json);
 		print_list("mismatched", &r.mismatched, v->o->json);
-		if (r.mismatched.n || (strict->fails && ((strict->missing && r.missing.n) || (strict->unexpected && r.unexpected.n))))
+		if (r.mismatched.n || (strict->fails && ((strict->missing && r.missing.n) ||
+		                                         (strict->unexpected && r.unexpected.n))))
 			code = VERIFY_DEFECT;
 	}
 	sf_expect_release(&r);
@@ -103,7 +109,8 @@ static int check_expected(struct verify *v, const struct sf_strict *strict)
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct verify_options *o = opt;
-	const struct sf_strict *strict = sf_strict_by_name(o->strict ? o->strict : "assume_ok_unexpected");
+	const struct sf_strict *strict =
+		sf_strict_by_name(o->strict ? o->strict : "assume_ok_unexpected");
 	struct verify v = { .o = o };
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_progress progress;
@@ -112,7 +119,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	(void)argc;
 
 	if (!strict) {
-		sf_fail(&err, -EINVAL, "--strict %s: assume_ok_unexpected, log_unexpected, log_all, raise_unexpected, raise_all, return_unexpected, return_all or ignore_all", o->strict);
+		sf_fail(&err, -EINVAL,
+		        "--strict %s: assume_ok_unexpected, log_unexpected, log_all, "
+		        "raise_unexpected, raise_all, return_unexpected, return_all or ignore_all",
+		        o->strict);
 		return sf_cli_error(SF_EXIT_USAGE, &err);
 	}
 	if (sf_session_open(&s, common, argv[0], &err) < 0)
@@ -140,14 +150,19 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		code = SF_MAX(code, e);
 	}
 	if (o->json)
-		printf(",\n \"deep\": %s, \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64 ", \"bytes_read\": %" PRIu64
-		       ", \"crcs_checked\": %" PRIu64 ", \"ok\": %s}\n",
-		       o->deep ? "true" : "false", deep.tensors, deep.objects, deep.bytes, deep.checked_crcs, code == VERIFY_OK ? "true" : "false");
+		printf(",\n \"deep\": %s, \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64
+		       ", \"bytes_read\": %" PRIu64 ", \"crcs_checked\": %" PRIu64
+		       ", \"ok\": %s}\n",
+		       o->deep ? "true" : "false", deep.tensors, deep.objects, deep.bytes,
+		       deep.checked_crcs, code == VERIFY_OK ? "true" : "false");
 	else if (o->deep)
-		printf("%" PRIu64 " tensors, %" PRIu64 " objects, %" PRIu64 " bytes read, %" PRIu64 " CRCs checked: %s\n", deep.tensors,
-		       deep.objects, deep.bytes, deep.checked_crcs, code == VERIFY_OK ? "ok" : "defects");
+		printf("%" PRIu64 " tensors, %" PRIu64 " objects, %" PRIu64 " bytes read, %" PRIu64
+		       " CRCs checked: %s\n",
+		       deep.tensors, deep.objects, deep.bytes, deep.checked_crcs,
+		       code == VERIFY_OK ? "ok" : "defects");
 	else
-		printf("%" PRIu32 " tensors, %" PRIu32 " objects, %" PRIu32 " files: %s\n", v.c->ntensors, v.c->nobjects, s.ckpt->nfiles,
+		printf("%" PRIu32 " tensors, %" PRIu32 " objects, %" PRIu32 " files: %s\n",
+		       v.c->ntensors, v.c->nobjects, s.ckpt->nfiles,
 		       code == VERIFY_OK ? "ok" : "defects");
 	sf_session_close(&s);
 	return code;

@@ -27,7 +27,9 @@ const struct sf_strict *sf_strict_by_name(const char *name)
 
 static int add(struct sf_strs *l, char *text)
 {
-	const char **at = text && (l->n & (l->n - 1)) == 0 ? realloc(l->at, (l->n ? l->n * 2 : 1) * sizeof(*at)) : l->at;
+	const char **at = text && (l->n & (l->n - 1)) == 0
+	                          ? realloc(l->at, (l->n ? l->n * 2 : 1) * sizeof(*at))
+	                          : l->at;
 	if (!text || !at) {
 		free(text);
 		return -ENOMEM;
@@ -69,15 +71,16 @@ static int parse_shape(const char *s, uint64_t shape[SF_DIMS_MAX])
 	return n;
 }
 
-static int compare_tensor(const struct sf_catalog *c, const struct sf_entry *e, const char *dtype, const char *shape_text,
-			  struct sf_strs *mismatched)
+static int compare_tensor(const struct sf_catalog *c, const struct sf_entry *e, const char *dtype,
+                          const char *shape_text, struct sf_strs *mismatched)
 {
 	uint64_t shape[SF_DIMS_MAX];
 
 	if (!dtype)
 		return 0;
 	if (e->tensor == SF_NONE)
-		return add(mismatched, describe("%s: an object, expected a tensor of %s", e->name, dtype));
+		return add(mismatched,
+		           describe("%s: an object, expected a tensor of %s", e->name, dtype));
 	const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
 	const char *have = sf_dtype_info(t->dtype)->torch;
 	if (strncmp(dtype, "torch.", 6) == 0)
@@ -90,7 +93,8 @@ static int compare_tensor(const struct sf_catalog *c, const struct sf_entry *e, 
 	bool same = n == t->ndim;
 	for (int d = 0; same && d < n; d++)
 		same = shape[d] == t->shape[d];
-	return same ? 0 : add(mismatched, describe("%s: another shape than %s", e->name, shape_text));
+	return same ? 0
+	            : add(mismatched, describe("%s: another shape than %s", e->name, shape_text));
 }
 
 /* Names may hold blanks: a tab ends them if there is one, else the first blank does. */
@@ -108,7 +112,8 @@ static char *cut_field(char **at)
 	return s;
 }
 
-int sf_expect_compare(const struct sf_catalog *c, const char *file, struct sf_expect_report *ret, struct sf_error *err)
+int sf_expect_compare(const struct sf_catalog *c, const char *file, struct sf_expect_report *ret,
+                      struct sf_error *err)
 {
 	SF_FREE bool *seen = calloc(c->n + 1, sizeof(*seen));
 	FILE *f = fopen(file, "re");
@@ -125,7 +130,8 @@ int sf_expect_compare(const struct sf_catalog *c, const char *file, struct sf_ex
 		if (!len || line[0] == '#')
 			continue;
 		char *rest = line, *key = line, *dtype = NULL, *shape = NULL;
-		uint32_t i = sf_catalog_find(c, line, (size_t)len); /* the whole line first: names hold anything */
+		uint32_t i = sf_catalog_find(
+			c, line, (size_t)len); /* the whole line first: names hold anything */
 		if (i == SF_NONE) {
 			key = cut_field(&rest);
 			dtype = cut_field(&rest);
@@ -136,7 +142,8 @@ int sf_expect_compare(const struct sf_catalog *c, const char *file, struct sf_ex
 			r = add(&ret->missing, strdup(key));
 		} else {
 			seen[i] = true;
-			r = compare_tensor(c, &c->entry[i], dtype, shape && *shape ? shape : NULL, &ret->mismatched);
+			r = compare_tensor(c, &c->entry[i], dtype, shape && *shape ? shape : NULL,
+			                   &ret->mismatched);
 		}
 	}
 	for (uint32_t i = 0; i < c->n && r >= 0; i++)

@@ -1,13 +1,15 @@
-/* verify --expect: a file of the keys somebody counts on, compared by Megatron's strictness words. */
+/* verify --expect: a file of the keys somebody counts on, compared by Megatron's strictness words.
+ */
 #ifndef SF_CLI_EXPECT_H
 #define SF_CLI_EXPECT_H
 
 #include "tool/session.h"
 
 /*
- * Source: NVIDIA/Megatron-LM megatron/core/dist_checkpointing/validation.py, StrictHandling (0.19). assume_ok_* and ignore_all report nothing;
- * log_* report and pass; raise_* and return_* report and fail, *_unexpected for keys that are expected and not stored (Megatron's
- * word for them) alone, *_all for stored keys nobody expects as well.
+ * Source: NVIDIA/Megatron-LM megatron/core/dist_checkpointing/validation.py, StrictHandling (0.19).
+ * assume_ok_* and ignore_all report nothing; log_* report and pass; raise_* and return_* report and
+ * fail, *_unexpected for keys that are expected and not stored (Megatron's word for them) alone,
+ * *_all for stored keys nobody expects as well.
  */
 struct sf_strict {
 	const char *name;
@@ -17,10 +19,13 @@ struct sf_strict {
 const struct sf_strict *sf_strict_by_name(const char *name); /* NULL unknown */
 
 struct sf_expect_report {
-	struct sf_strs missing, unexpected, mismatched; /* names; mismatched has "KEY: why". malloc'ed strings */
+	struct sf_strs missing, unexpected,
+		mismatched; /* names; mismatched has "KEY: why". malloc'ed strings */
 };
-/* FILE: a key a line, optionally a tab (or blanks) and dtype, and shape as 16x37 or [16, 37]. # begins a comment line. */
-int sf_expect_compare(const struct sf_catalog *c, const char *file, struct sf_expect_report *ret, struct sf_error *err);
+/* FILE: a key a line, optionally a tab (or blanks) and dtype, and shape as 16x37 or [16, 37]. #
+ * begins a comment line. */
+int sf_expect_compare(const struct sf_catalog *c, const char *file, struct sf_expect_report *ret,
+                      struct sf_error *err);
 void sf_expect_release(struct sf_expect_report *r);
 
 #endif

@@ -7,16 +7,19 @@
 #include "cli/out_list.h"
 #include "cli/text.h"
 
-const char *const sf_out_format_names[SF_OUT_NFORMATS] = { "pt", "safetensors", "npy", "raw", "json", "hf" };
+const char *const sf_out_format_names[SF_OUT_NFORMATS] = { "pt",  "safetensors", "npy",
+	                                                   "raw", "json",        "hf" };
 
 const char *sf_out_suffix(enum sf_out_format format)
 {
-	static const char *const suffix[SF_OUT_NFORMATS] = { ".pt", ".safetensors", ".npy", ".raw", ".json", "" };
+	static const char *const suffix[SF_OUT_NFORMATS] = { ".pt",  ".safetensors", ".npy",
+		                                             ".raw", ".json",        "" };
 	return suffix[format];
 }
 
 /* Made when its turn comes: 10^5 files exist as names only. */
-static int open_item(void *arg, const struct sf_out_file *f, struct sf_vfile **ret, struct sf_error *err)
+static int open_item(void *arg, const struct sf_out_file *f, struct sf_vfile **ret,
+                     struct sf_error *err)
 {
 	const struct sf_out_list *l = arg;
 	struct sf_out_item *it = &l->item[f->which];
@@ -39,8 +42,9 @@ static int open_item(void *arg, const struct sf_out_file *f, struct sf_vfile **r
 	case SF_OUT_RAW:
 		return sf_view_raw(c, r, it->sel.entry[0], ret, err);
 	default:
-		return c->entry[it->sel.entry[0]].object != SF_NONE ? sf_view_value_json(c, r, it->sel.entry[0], ret, err) :
-								     sf_view_entry_json(c, r, it->sel.entry[0], ret, err);
+		return c->entry[it->sel.entry[0]].object != SF_NONE
+		               ? sf_view_value_json(c, r, it->sel.entry[0], ret, err)
+		               : sf_view_entry_json(c, r, it->sel.entry[0], ret, err);
 	}
 }
 
@@ -69,14 +73,17 @@ static int reserve(struct sf_out_list *l, uint64_t entries)
 	return 0;
 }
 
-int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf_selection *sel, char *path)
+int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf_selection *sel,
+               char *path)
 {
 	if (!path || reserve(l, sel->n) < 0) {
 		free(path);
 		return -ENOMEM;
 	}
 	l->item[l->n] = (struct sf_out_item){ .format = format, .sel = *sel, .first = l->nentries };
-	l->file[l->n] = (struct sf_out_file){ .open = open_item, .arg = l, .which = l->n, .path = path, .crc = format == SF_OUT_PT };
+	l->file[l->n] = (struct sf_out_file){
+		.open = open_item, .arg = l, .which = l->n, .path = path, .crc = format == SF_OUT_PT
+	};
 	memcpy(l->entry + l->nentries, sel->entry, sel->n * sizeof(*sel->entry));
 	l->nentries += sel->n;
 	l->n++;
@@ -90,7 +97,8 @@ static int add_item(struct sf_out_list *l, struct sf_out_item item, char *path)
 		return -ENOMEM;
 	}
 	l->item[l->n] = item;
-	l->file[l->n] = (struct sf_out_file){ .open = open_item, .arg = l, .which = l->n, .path = path };
+	l->file[l->n] =
+		(struct sf_out_file){ .open = open_item, .arg = l, .which = l->n, .path = path };
 	l->n++;
 	return 0;
 }
@@ -100,7 +108,8 @@ int sf_out_add_bytes(struct sf_out_list *l, const void *bytes, uint64_t len, cha
 	return add_item(l, (struct sf_out_item){ .bytes = bytes, .nbytes = len }, path);
 }
 
-int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t companion, char *path)
+int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t companion,
+                         char *path)
 {
 	return add_item(l, (struct sf_out_item){ .hf = hf, .companion = companion }, path);
 }

@@ -4,7 +4,15 @@
 
 #include "tool/write_file.h"
 
-enum sf_out_format { SF_OUT_PT, SF_OUT_SAFETENSORS, SF_OUT_NPY, SF_OUT_RAW, SF_OUT_JSON, SF_OUT_HF, SF_OUT_NFORMATS };
+enum sf_out_format {
+	SF_OUT_PT,
+	SF_OUT_SAFETENSORS,
+	SF_OUT_NPY,
+	SF_OUT_RAW,
+	SF_OUT_JSON,
+	SF_OUT_HF,
+	SF_OUT_NFORMATS
+};
 extern const char *const sf_out_format_names[SF_OUT_NFORMATS]; /* "pt" … */
 /* the file name's end: ".pt"; hf has none */
 const char *sf_out_suffix(enum sf_out_format format);
@@ -16,7 +24,7 @@ struct sf_out_item {
 	uint64_t first;          /* of sel.entry in the list */
 	const void *bytes;       /* a small text instead (index.json), borrowed */
 	uint64_t nbytes;
-	const struct sf_hf *hf;  /* a companion of the weights instead (config.json), borrowed */
+	const struct sf_hf *hf; /* a companion of the weights instead (config.json), borrowed */
 	uint32_t companion;
 };
 struct sf_out_list {
@@ -24,13 +32,15 @@ struct sf_out_list {
 	struct sf_out_file *file;
 	struct sf_out_item *item; /* file[i].which is i */
 	size_t n, cap;
-	uint32_t *entry;          /* the selections' entries, one after another */
+	uint32_t *entry; /* the selections' entries, one after another */
 	uint64_t nentries, entries_cap;
 };
 /* All -ENOMEM or 0. */
-int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf_selection *sel, char *path); /* takes @path; copies entries */
+int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf_selection *sel,
+               char *path); /* takes @path; copies entries */
 int sf_out_add_bytes(struct sf_out_list *l, const void *bytes, uint64_t len, char *path);
-int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t companion, char *path);
+int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t companion,
+                         char *path);
 /* Writes them and prints "PATH<tab>BYTES" a line on stdout unless quiet. */
 int sf_out_write(struct sf_out_list *l, unsigned threads, bool force, struct sf_error *err);
 void sf_out_release(struct sf_out_list *l);

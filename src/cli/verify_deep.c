@@ -25,7 +25,8 @@ static int read_tensor(struct sf_deep *d, uint32_t entry, uint8_t *buf)
 
 	for (uint64_t off = 0; off < t->bytes; off += SLICE) {
 		uint64_t len = SF_MIN(t->bytes - off, (uint64_t)SLICE);
-		int r = sf_read_tensor(d->s->reader, d->s->catalog->entry[entry].tensor, off, buf, len, &err);
+		int r = sf_read_tensor(d->s->reader, d->s->catalog->entry[entry].tensor, off, buf,
+		                       len, &err);
 		if (r < 0) {
 			defect(d, entry, r, &err);
 			return 1; /* the rest of this tensor says the same */
@@ -38,14 +39,16 @@ static int read_tensor(struct sf_deep *d, uint32_t entry, uint8_t *buf)
 	return 0;
 }
 
-/* One record's bytes against the directory's CRC. Writers may leave it 0 (torch's set_crc32_options): nothing to check then. */
-static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t base, const struct sf_zip_record *rec, uint8_t *buf,
-			struct sf_error *err)
+/* One record's bytes against the directory's CRC. Writers may leave it 0 (torch's
+ * set_crc32_options): nothing to check then. */
+static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t base,
+                        const struct sf_zip_record *rec, uint8_t *buf, struct sf_error *err)
 {
 	uint8_t header[30];
 	uint64_t data;
 	uint32_t crc = 0;
-	int r = sf_source_read(src, base + rec->header_off, header, sizeof(header), SF_FETCH_HEADER, err);
+	int r = sf_source_read(src, base + rec->header_off, header, sizeof(header), SF_FETCH_HEADER,
+	                       err);
 
 	if (r >= 0)
 		r = sf_zip_local_data(header, rec->header_off, &data, err);
@@ -59,15 +62,19 @@ static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src
 		d->checked_crcs++;
 		if (crc != rec->crc) {
 			char text[512];
-			snprintf(text, sizeof(text), "%s at %" PRIu64 ": record %.*s has CRC %08" PRIx32 ", the directory says %08" PRIx32, src->name,
-				 base, (int)SF_MIN(rec->name_len, (size_t)100), rec->name, crc, rec->crc);
+			snprintf(text, sizeof(text),
+			         "%s at %" PRIu64 ": record %.*s has CRC %08" PRIx32
+			         ", the directory says %08" PRIx32,
+			         src->name, base, (int)SF_MIN(rec->name_len, (size_t)100),
+			         rec->name, crc, rec->crc);
 			d->defect(d->arg, entry, "crc", text);
 		}
 	}
 	return r;
 }
 
-static int check_archive(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t off, uint64_t len, uint8_t *buf, struct sf_error *err)
+static int check_archive(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t off,
+                         uint64_t len, uint8_t *buf, struct sf_error *err)
 {
 	uint64_t tail = SF_MIN(len, (uint64_t)SF_ZIP_TAIL);
 	struct sf_arena arena = { .limit = DIR_MAX * 2 };
@@ -78,7 +85,8 @@ static int check_archive(struct sf_deep *d, uint32_t entry, struct sf_source *sr
 	if (r >= 0)
 		r = sf_zip_find_end(buf, tail, len, &end, err);
 	if (r >= 0 && end.dir_len > DIR_MAX)
-		r = sf_fail(err, -E2BIG, "a directory of %" PRIu64 " bytes, the limit is %d", end.dir_len, DIR_MAX);
+		r = sf_fail(err, -E2BIG, "a directory of %" PRIu64 " bytes, the limit is %d",
+		            end.dir_len, DIR_MAX);
 	SF_FREE uint8_t *text = r >= 0 ? malloc(end.dir_len + 1) : NULL;
 	if (r >= 0 && !text)
 		r = sf_fail(err, -ENOMEM, "a directory of %" PRIu64 " bytes", end.dir_len);
@@ -93,13 +101,15 @@ static int check_archive(struct sf_deep *d, uint32_t entry, struct sf_source *sr
 }
 
 /* The item's own checksums. Items of the other forms have none. */
-static void check_item(struct sf_deep *d, uint32_t entry, uint32_t place, uint64_t off, uint64_t len, uint8_t *buf)
+static void check_item(struct sf_deep *d, uint32_t entry, uint32_t place, uint64_t off,
+                       uint64_t len, uint8_t *buf)
 {
 	const struct sf_ckpt *k = d->s->ckpt;
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_source *src;
 
-	if (place == SF_NONE || k->place[place].form != SF_ITEM_TORCH || k->place[place].transform != SF_TRANSFORM_NONE)
+	if (place == SF_NONE || k->place[place].form != SF_ITEM_TORCH ||
+	    k->place[place].transform != SF_TRANSFORM_NONE)
 		return;
 	const struct sf_file *f = &k->file[k->place[place].file];
 	if (f->missing)
@@ -133,13 +143,16 @@ int sf_verify_deep(struct sf_deep *d, struct sf_error *err)
 		struct sf_error why = SF_ERROR_INIT;
 		if (e->tensor != SF_NONE) {
 			const struct sf_tensor *t = &k->tensor[e->tensor];
-			if ((t->flags & (SF_TENSOR_DAMAGED | SF_TENSOR_HOLE)) || read_tensor(d, i, buf))
+			if ((t->flags & (SF_TENSOR_DAMAGED | SF_TENSOR_HOLE)) ||
+			    read_tensor(d, i, buf))
 				continue;
 			for (uint32_t n = 0; n < t->nchunks; n++)
 				check_item(d, i, t->place[n], t->off[n], t->len[n], buf);
 		} else {
 			const struct sf_object *o = &k->object[e->object];
-			int r = o->place == SF_NONE ? 0 : sf_objects_load(d->s->reader, &e->object, 1, count_object, d, &why);
+			int r = o->place == SF_NONE ? 0
+			                            : sf_objects_load(d->s->reader, &e->object, 1,
+			                                              count_object, d, &why);
 			if (r < 0)
 				defect(d, i, r, &why);
 			else

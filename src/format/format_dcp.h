@@ -10,8 +10,9 @@ int64_t dcp_rank_metadata(const char *name, const char *dir); /* R of DIR__R.met
 bool dcp_has_metadata(const struct sf_objinfo *files, size_t n,
                       const char *dir); /* a global one, or rank-local ones */
 struct dcp_found {
-	int64_t mtime_ns;       /* of the newest metadata */
-	struct sf_error unread; /* why `.metadata` could not be read, when the ranks' own stood in */
+	int64_t mtime_ns; /* of the newest metadata */
+	struct sf_error
+		unread; /* why `.metadata` could not be read, when the ranks' own stood in */
 };
 /*
  * All metadata of one directory, finished: the global one; where it is missing or unreadable, the

@@ -64,7 +64,7 @@ static uint32_t *boxes_find(const struct boxes *b, const struct dcp_meta *m,
 
 	for (; b->slot[at]; at = (at + 1) & b->mask) {
 		box_load(m, t, b->slot[at] - 1, box);
-		if (memcmp(box, want, n * sizeof(*box)) == 0)
+		if (n == 0 || memcmp(box, want, n * sizeof(*box)) == 0)
 			break;
 	}
 	return &b->slot[at];
@@ -111,7 +111,8 @@ static int join_tensor(struct dcp_meta *m, const struct dcp_tensor *t, const uin
 		const struct dcp_run *run;
 		uint32_t found = 0;
 		if (p->ndim == t->ndim)
-			found = *boxes_find(&b, m, t, m->dims.at + p->coord0, t->ndim);
+			found = *boxes_find(&b, m, t, p->ndim ? m->dims.at + p->coord0 : box,
+			                    t->ndim);
 		if (!found) {
 			m->stray++;
 			continue;

@@ -206,9 +206,9 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 	uint64_t box[2][SF_DIMS_MAX], elem = sf_dtype_info((enum sf_dtype)t->dtype)->bytes;
 	uint32_t index, n = 0, place, last_place = SF_NONE, unsafe = SF_NONE;
 	uint64_t last_off = 0;
-	int r = sf_ckpt_builder_tensor(l->b, (const char *)l->name.at, l->name.len,
-	                               (enum sf_dtype)t->dtype, m->dims.at + t->shape0, t->ndim,
-	                               &index, l->err);
+	int r = sf_ckpt_builder_tensor(
+		l->b, (const char *)l->name.at, l->name.len, (enum sf_dtype)t->dtype,
+		t->ndim ? m->dims.at + t->shape0 : NULL, t->ndim, &index, l->err);
 
 	for (uint32_t k = 0; r >= 0 && k < t->nruns; k++) {
 		const struct dcp_run *run = &m->run.at[t->run0 + k];

@@ -166,8 +166,7 @@ int dcp_meta_item(struct dcp_meta *m, uint32_t name, const uint64_t *origin, uns
 		struct dcp_tensor *t = &m->tensor.at[m->str.at[name].tensor];
 		const uint32_t tries[] = { hint, t->guess };
 		for (unsigned k = 0; k < 2 && ndim == t->ndim; k++) {
-			if (tries[k] < t->nchunks &&
-			    dcp_join_hint(m, t, tries[k], origin, &item)) {
+			if (tries[k] < t->nchunks && dcp_join_hint(m, t, tries[k], origin, &item)) {
 				t->guess = tries[k] + 1;
 				return 0;
 			}
@@ -191,7 +190,8 @@ int dcp_meta_read(struct dcp_meta *m, struct sf_store *store, const char *name,
 
 	dcp_meta_release(m);
 	/* what is no plain file was listed without a version: open says what it is */
-	r = store->ops->open(store, name, want && want->size != UINT64_MAX ? want : NULL, &src, err);
+	r = store->ops->open(store, name, want && want->size != UINT64_MAX ? want : NULL, &src,
+	                     err);
 	if (r < 0)
 		return r;
 	if (src->size > DCP_META_MAX)

@@ -163,8 +163,9 @@ void dcp_meta_release(struct dcp_meta *m);
  *
  * Streams it through the scanner (format_dcp_scan.h); a pickle that is well formed but unlike what
  * it knows goes through the value reader (format_dcp_values.h). @name: the object; it stays open
- * only during the call. @want: the version that was listed, NULL any. Errors: -ESTALE it is another, -EBADMSG with the byte offset and the opcode, -E2BIG a limit, those
- * of the store. @m is then unusable (release it).
+ * only during the call. @want: the version that was listed, NULL any. Errors: -ESTALE it is
+ * another, -EBADMSG with the byte offset and the opcode, -E2BIG a limit, those of the store. @m is
+ * then unusable (release it).
  */
 enum dcp_reader {
 	DCP_READER_AUTO,

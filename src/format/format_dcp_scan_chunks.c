@@ -91,8 +91,8 @@ int dcp_scan_chunk_run(struct dcp_scan *s)
 
 	const dcp_value top = s->stack.n ? s->stack.at[s->stack.n - 1] : V_NONE;
 
-	if (!dcp_in_batch_of(s, V_LIST) ||
-	    (dcp_has(s, 1) && dcp_tag(dcp_made(s, top)) != V_RUN) || !make_shape(s, &x) || (size_t)(s->end - p) < DCP_SOFT ||
+	if (!dcp_in_batch_of(s, V_LIST) || (dcp_has(s, 1) && dcp_tag(dcp_made(s, top)) != V_RUN) ||
+	    !make_shape(s, &x) || (size_t)(s->end - p) < DCP_SOFT ||
 	    memcmp(p, x.head.at, x.head.len) != 0)
 		return 0;
 	for (;; run.count++) {
@@ -110,8 +110,7 @@ int dcp_scan_chunk_run(struct dcp_scan *s)
 		    m->coord.n + m->item.n > m->room)
 			break; /* the opcodes say it */
 		const uint8_t *q = p;
-		if (!take_chunk(s, &x, &q, box, &ndim, &seg) ||
-		    (run.count && ndim != run.ndim))
+		if (!take_chunk(s, &x, &q, box, &ndim, &seg) || (run.count && ndim != run.ndim))
 			break;
 		any = 0;
 		for (int k = 0; k < 2 * ndim; k++)
@@ -136,8 +135,7 @@ int dcp_scan_chunk_run(struct dcp_scan *s)
 		return 0; /* s->p is where it was */
 	s->p = p;
 	m->facts.passed_over += run.count;
-	if (dcp_runs_push(&m->run, run) < 0 ||
-	    dcp_scan_push(s, dcp_v(V_RUN, m->run.n - 1)) < 0)
+	if (dcp_runs_push(&m->run, run) < 0 || dcp_scan_push(s, dcp_v(V_RUN, m->run.n - 1)) < 0)
 		return dcp_scan_no_memory(s);
 	return 1;
 }

@@ -35,8 +35,8 @@ static bool take_known_str(struct dcp_scan *s, struct dcp_known *last, const uin
 
 /* A string fetched, or spelt out (*ret_new: it takes a memo number). @guess: the string it may well
  * be, which saves a hash, or DCP_NONE. */
-static bool take_str(struct dcp_scan *s, struct dcp_known *last, uint32_t guess,
-                     const uint8_t **pp, uint32_t *ret, bool *ret_new)
+static bool take_str(struct dcp_scan *s, struct dcp_known *last, uint32_t guess, const uint8_t **pp,
+                     uint32_t *ret, bool *ret_new)
 {
 	const uint8_t *p = *pp;
 	const struct dcp_str *known = guess != DCP_NONE ? &s->m->str.at[guess] : NULL;
@@ -96,8 +96,7 @@ static bool make_item_shape(const struct dcp_scan *s, struct item_shape *x)
 	       dcp_add(&x->head, begin, sizeof(begin)) &&
 	       dcp_add_get(&x->head, s->word_ref[W_FQN]) &&
 	       dcp_add_get(&x->offset, s->word_ref[W_OFFSET]) &&
-	       dcp_add_get(&x->size, s->class_ref[C_SIZE]) &&
-	       dcp_add(&x->tail, end, sizeof(end)) &&
+	       dcp_add_get(&x->size, s->class_ref[C_SIZE]) && dcp_add(&x->tail, end, sizeof(end)) &&
 	       dcp_add_get(&x->info, s->class_ref[C_INFO]) &&
 	       dcp_add(&x->info, begin, sizeof(begin)) &&
 	       dcp_add_get(&x->info, s->word_ref[W_RELATIVE_PATH]) &&
@@ -135,8 +134,8 @@ static void grow_guesses(struct dcp_scan *s)
 
 struct pair {
 	uint64_t origin[16];
-	uint64_t off, hint, len; /* off and len apart: loaded as one before both stores are done, they
-	                            would wait */
+	uint64_t off, hint, len; /* off and len apart: loaded as one before both stores are done,
+	                            they would wait */
 	uint32_t fqn, file, transform;
 	uint32_t memo; /* numbers it takes */
 	int ndim;

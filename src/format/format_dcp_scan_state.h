@@ -128,7 +128,7 @@ struct dcp_seg {
 };
 enum { SEG_DENSE, SEG_CHUNKS, SEG_ITEMS };
 #define DCP_SEG_NONE 255 /* no number: that torch.Size was fetched */
-struct dcp_memo_str { /* a string memoised inside a SEG_ITEMS */
+struct dcp_memo_str {    /* a string memoised inside a SEG_ITEMS */
 	uint32_t number, str;
 };
 struct dcp_memo_size { /* a torch.Size memoised there, kept only when asked: m->coord[] */
@@ -222,10 +222,11 @@ static inline dcp_value dcp_made(const struct dcp_scan *s, dcp_value v)
 }
 
 int dcp_scan_bad(struct dcp_scan *s, const char *why); /* -EBADMSG at s->op */
-int dcp_scan_short(struct dcp_scan *s); /* the stack has too few values */
+int dcp_scan_short(struct dcp_scan *s);                /* the stack has too few values */
 int dcp_scan_no_memory(struct dcp_scan *s);
 int dcp_scan_push(struct dcp_scan *s, dcp_value v);
-int dcp_scan_put(struct dcp_scan *s); /* MEMOIZE */
+int dcp_scan_push_global(struct dcp_scan *s, uint32_t module, uint32_t name); /* strings */
+int dcp_scan_put(struct dcp_scan *s);                                         /* MEMOIZE */
 /* GET: pushes the value, or takes a run of records. @is_long: by LONG_BINGET. */
 int dcp_scan_fetch(struct dcp_scan *s, uint32_t number, bool is_long);
 int dcp_scan_fill(struct dcp_scan *s,

@@ -22,15 +22,4 @@ bool sf_box_range(const struct sf_tensor *t, uint32_t chunk, uint64_t elem, uint
 uint64_t sf_box_byte(const struct sf_tensor *t, const struct sf_chunk *c, uint64_t elem,
                      uint64_t r);
 
-/*
- * sf_box_cut - a range [from, to) of a box's row-major order as boxes, at most 2 ndim - 1 of them,
- * in order.
- *
- * @extent: of @ndim dimensions; each box is handed over as the first and one past the last
- * coordinate. A nonzero result of
- * @each ends it and is returned.
- */
-int sf_box_cut(const uint64_t *extent, unsigned ndim, uint64_t from, uint64_t to,
-               int (*each)(void *arg, const uint64_t *lo, const uint64_t *hi), void *arg);
-
 #endif

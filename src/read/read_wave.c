@@ -64,14 +64,13 @@ static int refuse_transform(struct sf_op *op, const struct sf_op_item *item, uin
 	const size_t n = strlen(name);
 	static const char in[] = "items in ";
 
-	sf_fail(&op->err, -ENOTSUP, "its item in %s was written through a transform that cannot be undone",
-	        name);
+	sf_fail(&op->err, -ENOTSUP,
+	        "its item in %s was written through a transform that cannot be undone", name);
 	for (uint32_t i = 0; i < ckpt->nwarnings; i++) {
 		const char *text = ckpt->warning[i].text;
 		if (strcmp(ckpt->warning[i].code, "transform") == 0 &&
 		    strncmp(text, in, sizeof(in) - 1) == 0 &&
-		    strncmp(text + sizeof(in) - 1, name, n) == 0 &&
-		    text[sizeof(in) - 1 + n] == ' ')
+		    strncmp(text + sizeof(in) - 1, name, n) == 0 && text[sizeof(in) - 1 + n] == ' ')
 			sf_fail(&op->err, -ENOTSUP, "%s", text);
 	}
 	return sf_op_fail_item(op, item, -ENOTSUP);
@@ -546,8 +545,8 @@ static int decoded_layout(struct sf_op *op, struct sf_op_item *item)
 
 /* A child of a composite checkpoint knows its tensors by their own names: the key's without the
  * container that was put in front (its first path element). */
-static const struct sf_st_tensor *find_in_blob(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
-                                               const struct sf_op_item *item)
+static const struct sf_st_tensor *
+find_in_blob(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const struct sf_op_item *item)
 {
 	const struct sf_key *k = &ckpt->key[t->key];
 	const struct sf_st_tensor *found = sf_cached_find(item->mem, k->name, k->len);

@@ -32,22 +32,32 @@ static int parse_log_level(void *dest, const char *value, struct sf_error *err)
 static int read_config(void *dest, const char *value, struct sf_error *err);
 
 const struct sf_opt sf_common_options[] = {
-	{ "source-format", 0, SF_OPT_STR, AT(source_format), NULL, "NAME", "do not guess what SOURCE is" },
-	{ "memory", 0, SF_OPT_SIZE, AT(memory), NULL, "SIZE", "memory beyond the metadata (default 1G)" },
-	{ "threads", 0, SF_OPT_UINT, AT(threads), NULL, "N", "threads that wait for storage (default 16)" },
-	{ "timeout", 0, SF_OPT_UINT, AT(timeout_s), NULL, "SECONDS", "a read's deadline (default 60)" },
+	{ "source-format", 0, SF_OPT_STR, AT(source_format), NULL, "NAME",
+	  "do not guess what SOURCE is" },
+	{ "memory", 0, SF_OPT_SIZE, AT(memory), NULL, "SIZE",
+	  "memory beyond the metadata (default 1G)" },
+	{ "threads", 0, SF_OPT_UINT, AT(threads), NULL, "N",
+	  "threads that wait for storage (default 16)" },
+	{ "timeout", 0, SF_OPT_UINT, AT(timeout_s), NULL, "SECONDS",
+	  "a read's deadline (default 60)" },
 	{ "complete", 0, SF_OPT_FLAG, AT(complete), NULL, NULL, "refuse a checkpoint with damage" },
 	{ "quiet", 'q', SF_OPT_FLAG, AT(quiet), NULL, NULL, "no talk on stderr but errors" },
 	{ "log-level", 0, SF_OPT_CALL, 0, parse_log_level, "LEVEL", "error, warn, info or debug" },
 	{ "log-file", 0, SF_OPT_STR, AT(log_file), NULL, "FILE", "log there" },
 	{ "config", 0, SF_OPT_CALL, 0, read_config, "FILE", "options, a line name=value each" },
-	{ "endpoint-url", 0, SF_OPT_STR, AT(endpoint_url), NULL, "URL", "remote sources: the server" },
+	{ "endpoint-url", 0, SF_OPT_STR, AT(endpoint_url), NULL, "URL",
+	  "remote sources: the server" },
 	{ "region", 0, SF_OPT_STR, AT(region), NULL, "NAME", "remote sources: the region" },
-	{ "profile", 0, SF_OPT_STR, AT(profile), NULL, "NAME", "remote sources: the credentials' profile" },
-	{ "no-sign-request", 0, SF_OPT_FLAG, AT(no_sign_request), NULL, NULL, "remote sources: anonymous" },
-	{ "ca-bundle", 0, SF_OPT_STR, AT(ca_bundle), NULL, "FILE", "remote sources: trusted certificates" },
-	{ "cache-dir", 0, SF_OPT_STR, AT(cache_dir), NULL, "DIR", "remote sources: where stored ranges are kept" },
-	{ "cache-size", 0, SF_OPT_SIZE, AT(cache_size), NULL, "SIZE", "remote sources: at most that much" },
+	{ "profile", 0, SF_OPT_STR, AT(profile), NULL, "NAME",
+	  "remote sources: the credentials' profile" },
+	{ "no-sign-request", 0, SF_OPT_FLAG, AT(no_sign_request), NULL, NULL,
+	  "remote sources: anonymous" },
+	{ "ca-bundle", 0, SF_OPT_STR, AT(ca_bundle), NULL, "FILE",
+	  "remote sources: trusted certificates" },
+	{ "cache-dir", 0, SF_OPT_STR, AT(cache_dir), NULL, "DIR",
+	  "remote sources: where stored ranges are kept" },
+	{ "cache-size", 0, SF_OPT_SIZE, AT(cache_size), NULL, "SIZE",
+	  "remote sources: at most that much" },
 	{ 0 },
 };
 
@@ -57,8 +67,8 @@ static int parse_dtype(void *dest, const char *value, struct sf_error *err)
 		const char *name;
 		enum sf_dtype dtype;
 	} casts[] = {
-		{ "bf16", SF_BFLOAT16 }, { "bfloat16", SF_BFLOAT16 }, { "fp16", SF_FLOAT16 },
-		{ "float16", SF_FLOAT16 }, { "fp32", SF_FLOAT32 }, { "float32", SF_FLOAT32 },
+		{ "bf16", SF_BFLOAT16 },   { "bfloat16", SF_BFLOAT16 }, { "fp16", SF_FLOAT16 },
+		{ "float16", SF_FLOAT16 }, { "fp32", SF_FLOAT32 },      { "float32", SF_FLOAT32 },
 	};
 	for (size_t i = 0; i < SF_ARRAY_LEN(casts); i++)
 		if (strcmp(value, casts[i].name) == 0) {
@@ -94,14 +104,18 @@ static int parse_st_dtypes(void *dest, const char *value, struct sf_error *err)
 {
 	struct sf_view_options *o = dest;
 	o->st_all_dtypes = strcmp(value, "all") == 0;
-	return o->st_all_dtypes || strcmp(value, "common") == 0 ? 0 : sf_fail(err, -EINVAL, "'%s': all or common", value);
+	return o->st_all_dtypes || strcmp(value, "common") == 0
+	               ? 0
+	               : sf_fail(err, -EINVAL, "'%s': all or common", value);
 }
 
 static int parse_hf_strip(void *dest, const char *value, struct sf_error *err)
 {
 	struct sf_view_options *o = dest;
 	o->hf_strip = strcmp(value, "yes") == 0;
-	return o->hf_strip || strcmp(value, "no") == 0 ? 0 : sf_fail(err, -EINVAL, "'%s': yes or no", value);
+	return o->hf_strip || strcmp(value, "no") == 0
+	               ? 0
+	               : sf_fail(err, -EINVAL, "'%s': yes or no", value);
 }
 
 static int parse_map(void *dest, const char *value, struct sf_error *err)
@@ -117,26 +131,37 @@ static int parse_hf_map(void *dest, const char *value, struct sf_error *err)
 }
 
 const struct sf_opt sf_view_option_table[] = {
-	{ "key", 'k', SF_OPT_STRS, VIEW(key), NULL, "KEY", "show only this key and what is below it; repeats" },
+	{ "key", 'k', SF_OPT_STRS, VIEW(key), NULL, "KEY",
+	  "show only this key and what is below it; repeats" },
 	{ "ignore", 0, SF_OPT_STRS, VIEW(ignore), NULL, "KEY", "leave it out; repeats" },
-	{ "map", 0, SF_OPT_CALL, 0, parse_map, "OLD=NEW|@FILE", "show stored name OLD as NEW; repeats" },
+	{ "map", 0, SF_OPT_CALL, 0, parse_map, "OLD=NEW|@FILE",
+	  "show stored name OLD as NEW; repeats" },
 	{ "hf-map", 0, SF_OPT_CALL, 0, parse_hf_map, "OLD=NEW|@FILE", "the same for hf/ alone" },
 	{ "model-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "the model role alone" },
-	{ "weights-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "the same (Composer's word)" },
+	{ "weights-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL,
+	  "the same (Composer's word)" },
 	{ "dtype", 0, SF_OPT_CALL, 0, parse_dtype, "bf16|fp16|fp32", "cast the model's floats" },
-	{ "objects", 0, SF_OPT_CALL, 0, parse_objects, "keep|plain|none", "non-tensors in .pt: all, those weights_only=True takes, none" },
-	{ "st-dtypes", 0, SF_OPT_CALL, 0, parse_st_dtypes, "common|all", "safetensors: also names only recent readers know" },
+	{ "objects", 0, SF_OPT_CALL, 0, parse_objects, "keep|plain|none",
+	  "non-tensors in .pt: all, those weights_only=True takes, none" },
+	{ "st-dtypes", 0, SF_OPT_CALL, 0, parse_st_dtypes, "common|all",
+	  "safetensors: also names only recent readers know" },
 	{ "npy-bf16", 0, SF_OPT_CALL, 0, parse_npy_bf16, "void|u2|f4", "how .npy shows bfloat16" },
-	{ "max-shard-size", 0, SF_OPT_SIZE, VIEW(max_shard_size), NULL, "SIZE", "hf: cut model.safetensors there (default 50GB)" },
-	{ "hf-group", 0, SF_OPT_STR, VIEW(hf_group), NULL, "GROUP", "hf: this group instead of the model" },
+	{ "max-shard-size", 0, SF_OPT_SIZE, VIEW(max_shard_size), NULL, "SIZE",
+	  "hf: cut model.safetensors there (default 50GB)" },
+	{ "hf-group", 0, SF_OPT_STR, VIEW(hf_group), NULL, "GROUP",
+	  "hf: this group instead of the model" },
 	{ "hf-name", 0, SF_OPT_STR, VIEW(hf_name), NULL, "STEM", "hf: another stem than model" },
-	{ "hf-strip", 0, SF_OPT_CALL, 0, parse_hf_strip, "yes|no", "hf: take wrapper components (_orig_mod …) out" },
-	{ "hf-files", 0, SF_OPT_STR, VIEW(hf_files), NULL, "DIR", "hf: where config.json and the tokenizer are" },
-	{ "views", 0, SF_OPT_LIST, VIEW(views), NULL, "NAME,…", "only these views: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },
+	{ "hf-strip", 0, SF_OPT_CALL, 0, parse_hf_strip, "yes|no",
+	  "hf: take wrapper components (_orig_mod …) out" },
+	{ "hf-files", 0, SF_OPT_STR, VIEW(hf_files), NULL, "DIR",
+	  "hf: where config.json and the tokenizer are" },
+	{ "views", 0, SF_OPT_LIST, VIEW(views), NULL, "NAME,…",
+	  "only these views: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },
 	{ 0 },
 };
 
-/* Lines name=value; # begins a comment line. Names nobody knows are an error, as on the command line. */
+/* Lines name=value; # begins a comment line. Names nobody knows are an error, as on the command
+ * line. */
 static int read_config(void *dest, const char *value, struct sf_error *err)
 {
 	const struct sf_opt *const tables[] = { sf_common_options, sf_view_option_table, NULL };
@@ -171,7 +196,8 @@ static int read_config(void *dest, const char *value, struct sf_error *err)
 	return r < 0 ? r : 0;
 }
 
-/* Opened at the first line, because the option that names the file may come after whoever took a pointer to the log. */
+/* Opened at the first line, because the option that names the file may come after whoever took a
+ * pointer to the log. */
 static void write_log(void *arg, enum sf_log_level level, const char *line)
 {
 	static const char *const names[] = { "error", "warning", "info", "debug" };
@@ -198,7 +224,9 @@ static void write_log(void *arg, enum sf_log_level level, const char *line)
 
 void sf_common_init(struct sf_common *o)
 {
-	*o = (struct sf_common){ .memory = 1ULL << 30, .threads = 16, .timeout_s = 60, .trace_fd = -1 };
+	*o = (struct sf_common){
+		.memory = 1ULL << 30, .threads = 16, .timeout_s = 60, .trace_fd = -1
+	};
 	o->log = (struct sf_log){ .write = write_log, .arg = o, .level = SF_LOG_WARN };
 	sf_view_options_init(&o->view);
 }

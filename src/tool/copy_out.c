@@ -45,7 +45,9 @@ static int write_all(int fd, struct iovec *iov, int n, struct sf_error *err)
 			continue;
 		}
 		if (k < 0)
-			return errno == EFAULT ? sf_fail(err, -ESTALE, "a shard was truncated while it was read") : sf_fail_errno(err, "write");
+			return errno == EFAULT ? sf_fail(err, -ESTALE,
+			                                 "a shard was truncated while it was read")
+			                       : sf_fail_errno(err, "write");
 		for (; n > 0 && (size_t)k >= iov->iov_len; iov++, n--)
 			k -= (ssize_t)iov->iov_len;
 		if (n > 0) {
@@ -71,7 +73,12 @@ int sf_copy_out(struct sf_session *s, struct sf_vfile *file, int fd, struct sf_e
 				continue;
 			uint64_t len = size - next < WINDOW ? size - next : WINDOW;
 			*t = (struct slot){ .copy = &c, .used = true };
-			t->rd = (struct sf_read){ .emit = sf_vfile_emit, .arg = file, .off = next, .len = len, .done = completed, .priv = t };
+			t->rd = (struct sf_read){ .emit = sf_vfile_emit,
+				                  .arg = file,
+				                  .off = next,
+				                  .len = len,
+				                  .done = completed,
+				                  .priv = t };
 			next += len;
 			int now = sf_read_try(s->reader, &t->rd);
 			if (now == -EAGAIN) {

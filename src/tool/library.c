@@ -16,7 +16,8 @@ struct shardfuse_file {
 	struct sf_vfile *file;
 };
 
-_Static_assert(sizeof(struct shardfuse_error) == sizeof(struct sf_error), "they are the same bytes");
+_Static_assert(sizeof(struct shardfuse_error) == sizeof(struct sf_error),
+               "they are the same bytes");
 
 /* The public error has the layout of ours; a copy keeps the two types apart. */
 static int hand_over(struct shardfuse_error *ret, const struct sf_error *err, int code)
@@ -83,23 +84,29 @@ int shardfuse_tensor_info(const struct shardfuse *h, uint64_t tensor, struct sha
 int64_t shardfuse_tensor_find(const struct shardfuse *h, const char *key, size_t key_len)
 {
 	uint32_t k = sf_ckpt_find(h->s.ckpt, key, key_len);
-	return k == SF_NONE || h->s.ckpt->key[k].tensor == SF_NONE ? -ENOENT : (int64_t)h->s.ckpt->key[k].tensor;
+	return k == SF_NONE || h->s.ckpt->key[k].tensor == SF_NONE
+	               ? -ENOENT
+	               : (int64_t)h->s.ckpt->key[k].tensor;
 }
 
 /* The tensor, if [off, off + len) lies in it. */
-static int check_range(const struct shardfuse *h, uint64_t tensor, uint64_t off, uint64_t len, struct sf_error *err)
+static int check_range(const struct shardfuse *h, uint64_t tensor, uint64_t off, uint64_t len,
+                       struct sf_error *err)
 {
 	uint64_t end;
 	if (tensor >= h->s.ckpt->ntensors)
-		return sf_fail(err, -EINVAL, "tensor %llu of %u", (unsigned long long)tensor, h->s.ckpt->ntensors);
+		return sf_fail(err, -EINVAL, "tensor %llu of %u", (unsigned long long)tensor,
+		               h->s.ckpt->ntensors);
 	const struct sf_tensor *t = &h->s.ckpt->tensor[tensor];
 	if (!sf_add(off, len, &end) || end > t->bytes)
-		return sf_fail(err, -EINVAL, "'%s': %llu bytes at %llu, it has %llu", h->s.ckpt->key[t->key].name, (unsigned long long)len,
-			       (unsigned long long)off, (unsigned long long)t->bytes);
+		return sf_fail(err, -EINVAL, "'%s': %llu bytes at %llu, it has %llu",
+		               h->s.ckpt->key[t->key].name, (unsigned long long)len,
+		               (unsigned long long)off, (unsigned long long)t->bytes);
 	return 0;
 }
 
-int shardfuse_tensor_read(struct shardfuse *h, uint64_t tensor, uint64_t off, void *buf, uint64_t len, struct shardfuse_error *err)
+int shardfuse_tensor_read(struct shardfuse *h, uint64_t tensor, uint64_t off, void *buf,
+                          uint64_t len, struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
 	int r = check_range(h, tensor, off, len, &e);
@@ -108,8 +115,9 @@ int shardfuse_tensor_read(struct shardfuse *h, uint64_t tensor, uint64_t off, vo
 	return hand_over(err, &e, r);
 }
 
-int shardfuse_tensor_read_box(struct shardfuse *h, uint64_t tensor, const uint64_t *origin, const uint64_t *extent, void *buf,
-			      const int64_t *stride, struct shardfuse_error *err)
+int shardfuse_tensor_read_box(struct shardfuse *h, uint64_t tensor, const uint64_t *origin,
+                              const uint64_t *extent, void *buf, const int64_t *stride,
+                              struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
 	uint64_t index[SF_DIMS_MAX] = { 0 }, pitch[SF_DIMS_MAX];
@@ -123,9 +131,14 @@ int shardfuse_tensor_read_box(struct shardfuse *h, uint64_t tensor, const uint64
 	bool empty = false;
 	for (unsigned d = t->ndim; d-- > 0;) {
 		if (origin[d] > t->shape[d] || extent[d] > t->shape[d] - origin[d])
-			return hand_over(err, &e,
-					 sf_fail(&e, -EINVAL, "'%s': dimension %u: %llu elements at %llu, it has %llu", h->s.ckpt->key[t->key].name, d,
-						 (unsigned long long)extent[d], (unsigned long long)origin[d], (unsigned long long)t->shape[d]));
+			return hand_over(
+				err, &e,
+				sf_fail(&e, -EINVAL,
+			                "'%s': dimension %u: %llu elements at %llu, it has %llu",
+			                h->s.ckpt->key[t->key].name, d,
+			                (unsigned long long)extent[d],
+			                (unsigned long long)origin[d],
+			                (unsigned long long)t->shape[d]));
 		empty |= extent[d] == 0;
 		pitch[d] = step;
 		step *= t->shape[d];
@@ -164,7 +177,8 @@ uint64_t shardfuse_object_count(const struct shardfuse *h)
 	return h->s.ckpt->nobjects;
 }
 
-int shardfuse_object_key(const struct shardfuse *h, uint64_t object, const char **ret_key, size_t *ret_len)
+int shardfuse_object_key(const struct shardfuse *h, uint64_t object, const char **ret_key,
+                         size_t *ret_len)
 {
 	if (object >= h->s.ckpt->nobjects)
 		return -EINVAL;
@@ -180,7 +194,8 @@ static int to_json(void *arg, uint32_t object, struct sf_object_value *v, struct
 	return sf_value_json(arg, v->root, err);
 }
 
-int shardfuse_object_json(struct shardfuse *h, uint64_t object, char **ret, struct shardfuse_error *err)
+int shardfuse_object_json(struct shardfuse *h, uint64_t object, char **ret,
+                          struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
 	struct sf_buf b = { .limit = 1u << 30 };
@@ -188,7 +203,9 @@ int shardfuse_object_json(struct shardfuse *h, uint64_t object, char **ret, stru
 	int r;
 
 	if (object >= h->s.ckpt->nobjects)
-		return hand_over(err, &e, sf_fail(&e, -EINVAL, "object %llu of %u", (unsigned long long)object, h->s.ckpt->nobjects));
+		return hand_over(err, &e,
+		                 sf_fail(&e, -EINVAL, "object %llu of %u",
+		                         (unsigned long long)object, h->s.ckpt->nobjects));
 	r = sf_objects_load(h->s.reader, &which, 1, to_json, &b, &e);
 	if (r >= 0) {
 		sf_buf_byte(&b, 0);
@@ -204,12 +221,14 @@ int shardfuse_object_json(struct shardfuse *h, uint64_t object, char **ret, stru
 	return 0;
 }
 
-int shardfuse_file_open(struct shardfuse *h, const char *path, struct shardfuse_file **ret, struct shardfuse_error *err)
+int shardfuse_file_open(struct shardfuse *h, const char *path, struct shardfuse_file **ret,
+                        struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
 	struct shardfuse_file *f = calloc(1, sizeof(*f));
 	sf_node node;
-	int r = f ? sf_tree_walk(h->s.tree, path, true, &node, &e) : sf_fail(&e, -ENOMEM, "'%s'", path);
+	int r = f ? sf_tree_walk(h->s.tree, path, true, &node, &e)
+	          : sf_fail(&e, -ENOMEM, "'%s'", path);
 
 	if (r >= 0)
 		r = sf_tree_open(h->s.tree, node, &f->file, &e);
@@ -230,7 +249,8 @@ uint64_t shardfuse_file_size(const struct shardfuse_file *f)
 	return f->file->size;
 }
 
-int64_t shardfuse_file_pread(struct shardfuse_file *f, void *buf, size_t len, uint64_t off, struct shardfuse_error *err)
+int64_t shardfuse_file_pread(struct shardfuse_file *f, void *buf, size_t len, uint64_t off,
+                             struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
 	int64_t r = sf_vfile_pread(f->file, off, buf, len, &e);

@@ -9,8 +9,8 @@
 
 #define MAP_FILE_MAX (256 << 20) /* bytes: 10^6 rules of long names */
 
-static int add(struct sf_map_rule **rules, size_t *n, const char *old_name, size_t old_len, const char *new_name, size_t new_len,
-	       struct sf_error *err)
+static int add(struct sf_map_rule **rules, size_t *n, const char *old_name, size_t old_len,
+               const char *new_name, size_t new_len, struct sf_error *err)
 {
 	struct sf_map_rule *at = *rules, rule;
 
@@ -48,17 +48,20 @@ static int read_file(const char *path, struct sf_buf *text, struct sf_error *err
 	return r < 0 ? sf_fail(err, r, "'%s': more than %d bytes", path, MAP_FILE_MAX) : 0;
 }
 
-static int from_json(const char *path, const struct sf_buf *text, struct sf_map_rule **rules, size_t *n, struct sf_error *err)
+static int from_json(const char *path, const struct sf_buf *text, struct sf_map_rule **rules,
+                     size_t *n, struct sf_error *err)
 {
 	struct sf_json *json;
 	int r = sf_json_parse((const char *)text->at, text->len, &json, err);
 	if (r < 0)
 		return sf_fail_ctx(err, r, "'%s'", path);
 	const struct cJSON *root = sf_json_root(json);
-	for (const struct cJSON *m = sf_json_next(root, NULL); m && r >= 0; m = sf_json_next(root, m)) {
+	for (const struct cJSON *m = sf_json_next(root, NULL); m && r >= 0;
+	     m = sf_json_next(root, m)) {
 		const char *to = sf_json_str(m), *from = sf_json_name(m);
 		if (!to || !from)
-			r = sf_fail(err, -EINVAL, "'%s': wanted an object of strings {\"OLD\": \"NEW\"}", path);
+			r = sf_fail(err, -EINVAL,
+			            "'%s': wanted an object of strings {\"OLD\": \"NEW\"}", path);
 		else
 			r = add(rules, n, from, strlen(from), to, strlen(to), err);
 	}
@@ -66,7 +69,8 @@ static int from_json(const char *path, const struct sf_buf *text, struct sf_map_
 	return r;
 }
 
-static int from_lines(const char *path, const struct sf_buf *text, struct sf_map_rule **rules, size_t *n, struct sf_error *err)
+static int from_lines(const char *path, const struct sf_buf *text, struct sf_map_rule **rules,
+                      size_t *n, struct sf_error *err)
 {
 	const char *at = (const char *)text->at, *end = at + text->len;
 
@@ -77,8 +81,10 @@ static int from_lines(const char *path, const struct sf_buf *text, struct sf_map
 		if (last > at && *at != '#') {
 			const char *tab = memchr(at, '\t', (size_t)(last - at));
 			if (!tab)
-				return sf_fail(err, -EINVAL, "'%s' line %u: wanted OLD, a tab, NEW", path, line);
-			int r = add(rules, n, at, (size_t)(tab - at), tab + 1, (size_t)(last - tab - 1), err);
+				return sf_fail(err, -EINVAL, "'%s' line %u: wanted OLD, a tab, NEW",
+				               path, line);
+			int r = add(rules, n, at, (size_t)(tab - at), tab + 1,
+			            (size_t)(last - tab - 1), err);
 			if (r < 0)
 				return r;
 		}
@@ -96,7 +102,8 @@ int sf_map_rules_add(const char *value, struct sf_map_rule **rules, size_t *n, s
 		while (r >= 0 && i < text.len && strchr(" \t\r\n", text.at[i]))
 			i++;
 		if (r >= 0)
-			r = (i < text.len && text.at[i] == '{' ? from_json : from_lines)(value + 1, &text, rules, n, err);
+			r = (i < text.len && text.at[i] == '{' ? from_json : from_lines)(
+				value + 1, &text, rules, n, err);
 		sf_buf_release(&text);
 		return r;
 	}

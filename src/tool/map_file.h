@@ -6,7 +6,8 @@
 #include "view/view_options.h"
 
 /* Appends; rules and their names are malloc'ed. -EINVAL with the file and the line. */
-int sf_map_rules_add(const char *value, struct sf_map_rule **rules, size_t *n, struct sf_error *err);
+int sf_map_rules_add(const char *value, struct sf_map_rule **rules, size_t *n,
+                     struct sf_error *err);
 void sf_map_rules_free(struct sf_map_rule *rules, size_t n);
 
 #endif

@@ -19,8 +19,8 @@ static bool same_name(const char *a, size_t a_len, const char *b)
 	return i == a_len && !b[i];
 }
 
-static const struct sf_opt *find(const struct sf_opt *const *tables, void *const *dests, const char *name, size_t len, char letter,
-				 void **ret_dest)
+static const struct sf_opt *find(const struct sf_opt *const *tables, void *const *dests,
+                                 const char *name, size_t len, char letter, void **ret_dest)
 {
 	for (size_t t = 0; tables[t]; t++) {
 		for (const struct sf_opt *o = tables[t]; o->name; o++) {
@@ -45,7 +45,8 @@ static unsigned distance(const char *a, size_t n, const char *b)
 	for (size_t i = 1; i <= n; i++) {
 		row[2][0] = (unsigned)i;
 		for (size_t j = 1; j <= m; j++) {
-			unsigned d = SF_MIN(row[1][j - 1] + (a[i - 1] != b[j - 1]), SF_MIN(row[1][j], row[2][j - 1]) + 1);
+			unsigned d = SF_MIN(row[1][j - 1] + (a[i - 1] != b[j - 1]),
+			                    SF_MIN(row[1][j], row[2][j - 1]) + 1);
 			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
 				d = SF_MIN(d, row[0][j - 2] + 1);
 			row[2][j] = d;
@@ -71,12 +72,14 @@ const char *sf_options_near(const struct sf_opt *const *tables, const char *name
 	return near;
 }
 
-static int unknown(const struct sf_opt *const *tables, const char *shown, const char *name, size_t len, struct sf_error *err)
+static int unknown(const struct sf_opt *const *tables, const char *shown, const char *name,
+                   size_t len, struct sf_error *err)
 {
 	const char *near = sf_options_near(tables, name, len);
 
 	if (near)
-		return sf_fail(err, -EINVAL, "unknown option '%s': did you mean --%s?", shown, near);
+		return sf_fail(err, -EINVAL, "unknown option '%s': did you mean --%s?", shown,
+		               near);
 	return sf_fail(err, -EINVAL, "unknown option '%s'", shown);
 }
 
@@ -108,7 +111,10 @@ int sf_parse_size(const char *s, uint64_t *ret, struct sf_error *err)
 		for (size_t i = 0; i < SF_ARRAY_LEN(units); i++)
 			if (strcmp(end, units[i].unit) == 0 && sf_mul(v, units[i].factor, ret))
 				return 0;
-	return sf_fail(err, -EINVAL, "'%s' is no size: a number with KB MB GB TB (powers of 1000) or K M G T KiB … (of 1024)", s);
+	return sf_fail(err, -EINVAL,
+	               "'%s' is no size: a number with KB MB GB TB (powers of 1000) or K M G T KiB "
+	               "… (of 1024)",
+	               s);
 }
 
 static int strs_add(struct sf_strs *l, const char *s)
@@ -121,7 +127,8 @@ static int strs_add(struct sf_strs *l, const char *s)
 	return 0;
 }
 
-/* Splits at @sep; "\" before it keeps it. Each part is malloc'ed: a list's strings are its own, unlike those of other options. */
+/* Splits at @sep; "\" before it keeps it. Each part is malloc'ed: a list's strings are its own,
+ * unlike those of other options. */
 static int strs_split(struct sf_strs *l, const char *value, char sep)
 {
 	SF_FREE char *copy = strdup(value);
@@ -148,7 +155,8 @@ static int strs_split(struct sf_strs *l, const char *value, char sep)
 	return r;
 }
 
-static int set(const struct sf_opt *o, void *dest, const char *value, char list_sep, struct sf_error *err)
+static int set(const struct sf_opt *o, void *dest, const char *value, char list_sep,
+               struct sf_error *err)
 {
 	void *at = (char *)dest + o->offset;
 	unsigned long v;
@@ -193,7 +201,8 @@ static bool is_flag(const struct sf_opt *o)
 	return o->type == SF_OPT_FLAG || o->type == SF_OPT_NOFLAG;
 }
 
-static int parse_long(const struct sf_opt *const *tables, void *const *dests, char **argv, int argc, int *i, struct sf_error *err)
+static int parse_long(const struct sf_opt *const *tables, void *const *dests, char **argv, int argc,
+                      int *i, struct sf_error *err)
 {
 	const char *name = argv[*i] + 2, *eq = strchr(name, '='), *value = eq ? eq + 1 : NULL;
 	size_t len = eq ? (size_t)(eq - name) : strlen(name);
@@ -212,7 +221,8 @@ static int parse_long(const struct sf_opt *const *tables, void *const *dests, ch
 	return set(o, dest, value, ',', err);
 }
 
-static int parse_letters(const struct sf_opt *const *tables, void *const *dests, char **argv, int argc, int *i, struct sf_error *err)
+static int parse_letters(const struct sf_opt *const *tables, void *const *dests, char **argv,
+                         int argc, int *i, struct sf_error *err)
 {
 	for (const char *c = argv[*i] + 1; *c; c++) {
 		void *dest;
@@ -238,7 +248,8 @@ static int parse_letters(const struct sf_opt *const *tables, void *const *dests,
 	return 0;
 }
 
-int sf_options_parse(const struct sf_opt *const *tables, void *const *dests, int argc, char **argv, struct sf_error *err)
+int sf_options_parse(const struct sf_opt *const *tables, void *const *dests, int argc, char **argv,
+                     struct sf_error *err)
 {
 	bool only_args = false;
 	int n = 0;
@@ -260,7 +271,8 @@ int sf_options_parse(const struct sf_opt *const *tables, void *const *dests, int
 	return n;
 }
 
-int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char *word, struct sf_error *err)
+int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char *word,
+                    struct sf_error *err)
 {
 	char *eq = strchr(word, '=');
 	size_t len = eq ? (size_t)(eq - word) : strlen(word);
@@ -271,8 +283,10 @@ int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char
 	if (!o)
 		return 0;
 	if (is_flag(o) && value) {
-		bool yes = strcmp(value, "yes") == 0 || strcmp(value, "1") == 0 || strcmp(value, "true") == 0;
-		if (!yes && strcmp(value, "no") != 0 && strcmp(value, "0") != 0 && strcmp(value, "false") != 0)
+		bool yes = strcmp(value, "yes") == 0 || strcmp(value, "1") == 0 ||
+		           strcmp(value, "true") == 0;
+		if (!yes && strcmp(value, "no") != 0 && strcmp(value, "0") != 0 &&
+		    strcmp(value, "false") != 0)
 			return sf_fail(err, -EINVAL, "%s=%s: yes or no", o->name, value);
 		*(bool *)((char *)dest + o->offset) = yes == (o->type == SF_OPT_FLAG);
 		return 1;
@@ -291,7 +305,8 @@ void sf_options_help(const struct sf_opt *const *tables, void *file)
 			char left[80], letter[8] = "    ";
 			if (o->letter)
 				snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-			snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name, o->arg ? " " : "", o->arg ? o->arg : "");
+			snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name,
+			         o->arg ? " " : "", o->arg ? o->arg : "");
 			fprintf(f, "  %-34s %s\n", left, o->help);
 		}
 	}
@@ -301,7 +316,8 @@ void sf_options_help_words(const struct sf_opt *table, void *file)
 {
 	for (const struct sf_opt *o = table; o->name; o++) {
 		char left[80];
-		snprintf(left, sizeof(left), "%s%s%s", o->name, o->arg ? "=" : "", o->arg ? o->arg : "");
+		snprintf(left, sizeof(left), "%s%s%s", o->name, o->arg ? "=" : "",
+		         o->arg ? o->arg : "");
 		fprintf(file, "      %-30s %s\n", left, o->help);
 	}
 }

@@ -31,7 +31,8 @@ void sf_progress_show(struct sf_progress *p)
 	double gb = (double)atomic_load_explicit(&p->bytes, memory_order_relaxed) / 1e9;
 	double rate = gb / ((double)(now - p->begun_ns) / 1e9 + 1e-9);
 	if (p->total)
-		fprintf(stderr, "\r%5.1f %%  %.2f of %.2f GB, %.2f GB/s ", gb * 1e11 / (double)p->total, gb, (double)p->total / 1e9, rate);
+		fprintf(stderr, "\r%5.1f %%  %.2f of %.2f GB, %.2f GB/s ",
+		        gb * 1e11 / (double)p->total, gb, (double)p->total / 1e9, rate);
 	else
 		fprintf(stderr, "\r%.2f GB, %.2f GB/s ", gb, rate);
 	fflush(stderr);

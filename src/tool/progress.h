@@ -8,8 +8,8 @@
 /* Threads: add from any; show from one. */
 struct sf_progress {
 	_Atomic uint64_t bytes;
-	uint64_t total;      /* 0 unknown */
-	bool on;             /* stderr is a terminal and nobody said --quiet */
+	uint64_t total; /* 0 unknown */
+	bool on;        /* stderr is a terminal and nobody said --quiet */
 	int64_t begun_ns, shown_ns;
 };
 void sf_progress_init(struct sf_progress *p, bool quiet);

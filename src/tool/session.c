@@ -9,7 +9,8 @@
 #include "tool/session.h"
 #include "view/hf_companions.h"
 
-int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source, struct sf_error *err)
+int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source,
+                     struct sf_error *err)
 {
 	*s = (struct sf_session){ .opt = opt, .view = opt->view };
 	int r = sf_io_init(&s->io, opt->threads, err);
@@ -35,7 +36,8 @@ static void find_companions(struct sf_session *s, const char *source)
 		s->view.hf_files_found = s->hf_found;
 	if (!s->opt->hold_hf || !s->view.hf_files_found)
 		return;
-	/* a daemon changes its directory, and a mount may cover this one: the descriptor still leads there */
+	/* a daemon changes its directory, and a mount may cover this one: the descriptor still
+	 * leads there */
 	char *path = NULL;
 	int fd = open(s->view.hf_files_found, O_PATH | O_DIRECTORY | O_CLOEXEC);
 	if (fd >= 0 && asprintf(&path, "/proc/self/fd/%d", fd) > 0 && access(path, R_OK) == 0) {
@@ -53,7 +55,8 @@ static void find_companions(struct sf_session *s, const char *source)
 
 int sf_session_load(struct sf_session *s, struct sf_error *err)
 {
-	const struct sf_load_options load = { .source_format = s->opt->source_format, .complete = s->opt->complete };
+	const struct sf_load_options load = { .source_format = s->opt->source_format,
+		                              .complete = s->opt->complete };
 	int r = sf_ckpt_load(s->store, &load, &s->ckpt, err);
 
 	if (r >= 0)
@@ -67,7 +70,8 @@ int sf_session_load(struct sf_session *s, struct sf_error *err)
 	return r;
 }
 
-int sf_session_open(struct sf_session *s, const struct sf_common *opt, const char *source, struct sf_error *err)
+int sf_session_open(struct sf_session *s, const struct sf_common *opt, const char *source,
+                    struct sf_error *err)
 {
 	int r = sf_session_store(s, opt, source, err);
 	if (r >= 0) {

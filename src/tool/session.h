@@ -8,27 +8,30 @@
 #include "tool/options.h"
 #include "view/tree.h"
 
-/* Options that every verb and the mount know (design section 2, "Common"), and those that choose what is shown. */
+/* Options that every verb and the mount know (design section 2, "Common"), and those that choose
+ * what is shown. */
 struct sf_common {
 	const char *source_format;
 	uint64_t memory;
 	unsigned threads, timeout_s;
 	bool quiet, complete;
 	const char *log_level, *log_file;
-	const char *config;          /* a file of lines name=value */
+	const char *config; /* a file of lines name=value */
 	/* remote stores and their cache: accepted, used when such a source is opened */
 	const char *endpoint_url, *region, *profile, *ca_bundle, *cache_dir;
 	bool no_sign_request;
 	uint64_t cache_size;
 	struct sf_view_options view;
-	bool hold_hf;                /* the mount: find the companions by descriptor, it may lie below the mountpoint */
-	struct sf_log log;           /* set up by sf_common_init: stderr or log_file, level by name */
-	bool guard;                  /* sf_guard_install was called: by programs, never by the library */
-	int trace_fd;                /* SF_TRACE's file, or -1 */
+	bool hold_hf;      /* the mount: find the companions by descriptor, it may lie below the
+	                      mountpoint */
+	struct sf_log log; /* set up by sf_common_init: stderr or log_file, level by name */
+	bool guard;        /* sf_guard_install was called: by programs, never by the library */
+	int trace_fd;      /* SF_TRACE's file, or -1 */
 };
 extern const struct sf_opt sf_common_options[], sf_view_option_table[];
 void sf_common_init(struct sf_common *o);
-/* What only a program may do for its process: a SIGBUS handler (store/guard.h), the file named by SF_TRACE. After sf_common_init. */
+/* What only a program may do for its process: a SIGBUS handler (store/guard.h), the file named by
+ * SF_TRACE. After sf_common_init. */
 void sf_common_program(struct sf_common *o);
 void sf_common_release(struct sf_common *o);
 
@@ -36,7 +39,7 @@ struct sf_session {
 	const struct sf_common *opt;
 	struct sf_view_options view; /* opt's, with hf_files_found filled in */
 	char *hf_found;
-	int hf_fd;                   /* of hf_files when held by descriptor; valid where hf_held */
+	int hf_fd; /* of hf_files when held by descriptor; valid where hf_held */
 	bool hf_held;
 	struct sf_io io;
 	struct sf_store *store;
@@ -46,12 +49,15 @@ struct sf_session {
 	struct sf_tree *tree;
 };
 /*
- * sf_session_store opens SOURCE only (before daemonizing: relative paths, mounting over it); sf_session_load does the rest (threads start here).
- * sf_session_open does both. On failure everything is closed and *s is { 0 }. Messages name SOURCE.
+ * sf_session_store opens SOURCE only (before daemonizing: relative paths, mounting over it);
+ * sf_session_load does the rest (threads start here). sf_session_open does both. On failure
+ * everything is closed and *s is { 0 }. Messages name SOURCE.
  */
-int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source, struct sf_error *err);
+int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source,
+                     struct sf_error *err);
 int sf_session_load(struct sf_session *s, struct sf_error *err);
-int sf_session_open(struct sf_session *s, const struct sf_common *opt, const char *source, struct sf_error *err);
+int sf_session_open(struct sf_session *s, const struct sf_common *opt, const char *source,
+                    struct sf_error *err);
 void sf_session_close(struct sf_session *s);
 
 #endif

@@ -16,16 +16,18 @@
 #include "tool/write_file.h"
 
 enum {
-	PART = 4 << 20,        /* bytes of one read and write without a CRC: straight from the mapped shard where it is one run */
-	PART_CRC = 512 << 10,  /* with one: the bytes pass the CPU's cache between read, CRC and write */
-	SMALL = 16 << 20,      /* files below are written whole by one thread, several files at a time */
+	PART = 4 << 20, /* bytes of one read and write without a CRC: straight from the mapped shard
+	                   where it is one run */
+	PART_CRC = 512
+	           << 10, /* with one: the bytes pass the CPU's cache between read, CRC and write */
+	SMALL = 16 << 20, /* files below are written whole by one thread, several files at a time */
 	THREADS_MAX = 64,
 };
 
 /* A range of the file that one thread reads and writes. */
 struct part {
 	uint64_t off, len;
-	uint32_t payload;      /* of a .pt: which tensor record; SF_NONE: bytes of our own making */
+	uint32_t payload; /* of a .pt: which tensor record; SF_NONE: bytes of our own making */
 	uint32_t crc;
 };
 SF_VEC(parts, struct part);
@@ -38,13 +40,13 @@ struct writing {
 	const char *path;
 	int fd;
 	bool crc;
-	bool shows;            /* the caller's thread is the one that shows progress */
+	bool shows; /* the caller's thread is the one that shows progress */
 	pthread_t caller;
 	struct parts parts;
 	_Atomic size_t next;
-	_Atomic int failed;    /* the first error's code; its message is err */
+	_Atomic int failed; /* the first error's code; its message is err */
 	pthread_mutex_t m;
-	struct sf_error err;   /* under m */
+	struct sf_error err; /* under m */
 };
 
 static void fail(struct writing *w, int r, const struct sf_error *err)
@@ -57,7 +59,8 @@ static void fail(struct writing *w, int r, const struct sf_error *err)
 	pthread_mutex_unlock(&w->m);
 }
 
-static int pwrite_all(struct writing *w, struct iovec *iov, int n, uint64_t off, struct sf_error *err)
+static int pwrite_all(struct writing *w, struct iovec *iov, int n, uint64_t off,
+                      struct sf_error *err)
 {
 	while (n > 0) {
 		ssize_t k = pwritev(w->fd, iov, n < 1024 ? n : 1024, (off_t)off);
@@ -78,11 +81,16 @@ static int pwrite_all(struct writing *w, struct iovec *iov, int n, uint64_t off,
 	return 0;
 }
 
-/* @buf: where the bytes go when they are looked at (a CRC); lent bytes may only be handed to system calls. */
+/* @buf: where the bytes go when they are looked at (a CRC); lent bytes may only be handed to system
+ * calls. */
 static int write_part(struct writing *w, struct part *p, void *buf, struct sf_error *err)
 {
 	bool look = w->crc && p->payload != SF_NONE;
-	struct sf_read rd = { .emit = sf_vfile_emit, .arg = w->file, .off = p->off, .len = p->len, .buf = look ? buf : NULL };
+	struct sf_read rd = { .emit = sf_vfile_emit,
+		              .arg = w->file,
+		              .off = p->off,
+		              .len = p->len,
+		              .buf = look ? buf : NULL };
 	int r = sf_read_wait(w->s->reader, &rd);
 
 	if (r < 0) {
@@ -125,7 +133,8 @@ static int cut(struct parts *parts, uint64_t off, uint64_t len, uint64_t step, u
 {
 	while (len) {
 		uint64_t n = SF_MIN(len, step);
-		if (parts_push(parts, (struct part){ .off = off, .len = n, .payload = payload }) < 0)
+		if (parts_push(parts, (struct part){ .off = off, .len = n, .payload = payload }) <
+		    0)
 			return -ENOMEM;
 		off += n;
 		len -= n;
@@ -139,7 +148,8 @@ static int cut_payload(void *arg, uint32_t rec, uint64_t off, uint64_t len)
 
 	/* an empty record has a CRC too, and they are counted */
 	if (len == 0)
-		return parts_push(parts, (struct part){ .off = off, .payload = rec }) < 0 ? -ENOMEM : 0;
+		return parts_push(parts, (struct part){ .off = off, .payload = rec }) < 0 ? -ENOMEM
+		                                                                          : 0;
 	return cut(parts, off, len, PART_CRC, rec);
 }
 
@@ -196,7 +206,8 @@ static int run_again(struct writing *w, unsigned threads)
 	return atomic_load(&w->failed);
 }
 
-/* A .pt: the tensors first, with their CRCs; then everything around them, which carries the CRCs. */
+/* A .pt: the tensors first, with their CRCs; then everything around them, which carries the CRCs.
+ */
 static int write_pt(struct writing *w, unsigned threads)
 {
 	SF_FREE uint32_t *crc = NULL;
@@ -247,19 +258,22 @@ static int make_parents(const char *path, struct sf_error *err)
 	return 0;
 }
 
-/* Beside the final file, and short: PATH's own name may have all of its 255 bytes. *ret is malloc'ed; returns the descriptor. */
+/* Beside the final file, and short: PATH's own name may have all of its 255 bytes. *ret is
+ * malloc'ed; returns the descriptor. */
 static int open_temp(const char *path, char **ret, struct sf_error *err)
 {
 	const char *slash = strrchr(path, '/');
 	int dir = slash ? (int)(slash + 1 - path) : 0, fd;
 	uint32_t random;
 
-	/* the number tells exports on hosts that share a directory apart; O_EXCL settles what is left */
+	/* the number tells exports on hosts that share a directory apart; O_EXCL settles what is
+	 * left */
 	do {
 		SF_FREE char *temp = NULL;
 		if (getrandom(&random, sizeof(random), GRND_NONBLOCK) != sizeof(random))
 			random = (uint32_t)time(NULL);
-		if (asprintf(&temp, "%.*s.shardfuse-%ld-%08x", dir, path, (long)getpid(), random) < 0) {
+		if (asprintf(&temp, "%.*s.shardfuse-%ld-%08x", dir, path, (long)getpid(), random) <
+		    0) {
 			temp = NULL;
 			return sf_fail(err, -ENOMEM, "'%s'", path);
 		}
@@ -272,11 +286,16 @@ static int open_temp(const char *path, char **ret, struct sf_error *err)
 	return fd;
 }
 
-static int write_file(struct sf_session *s, struct sf_out_file *f, const struct sf_write_options *o, unsigned threads,
-		      struct sf_error *err)
+static int write_file(struct sf_session *s, struct sf_out_file *f, const struct sf_write_options *o,
+                      unsigned threads, struct sf_error *err)
 {
-	struct writing w = { .s = s, .file = f->file, .path = f->path, .progress = o->progress, .crc = f->crc, .fd = -1,
-			     .m = PTHREAD_MUTEX_INITIALIZER };
+	struct writing w = { .s = s,
+		             .file = f->file,
+		             .path = f->path,
+		             .progress = o->progress,
+		             .crc = f->crc,
+		             .fd = -1,
+		             .m = PTHREAD_MUTEX_INITIALIZER };
 	SF_FREE char *temp = NULL;
 	int r = make_parents(f->path, err);
 
@@ -297,8 +316,10 @@ static int write_file(struct sf_session *s, struct sf_out_file *f, const struct 
 	/* link() refuses an existing name atomically where rename() would replace it */
 	if (r >= 0 && (o->force ? rename(temp, f->path) : link(temp, f->path)) < 0) {
 		int code = errno;
-		if (!o->force && (code == EPERM || code == EOPNOTSUPP || code == ENOSYS) && access(f->path, F_OK) < 0)
-			code = rename(temp, f->path) < 0 ? errno : 0; /* a filesystem without hard links */
+		if (!o->force && (code == EPERM || code == EOPNOTSUPP || code == ENOSYS) &&
+		    access(f->path, F_OK) < 0)
+			code = rename(temp, f->path) < 0 ? errno
+			                                 : 0; /* a filesystem without hard links */
 		if (code)
 			r = sf_fail(&w.err, -code, "'%s': %s", f->path, strerror(code));
 	}
@@ -310,20 +331,21 @@ static int write_file(struct sf_session *s, struct sf_out_file *f, const struct 
 	return r;
 }
 
-/* All files: threads take them one by one while they are small; a large one is left to the caller, who then gives it every thread. */
+/* All files: threads take them one by one while they are small; a large one is left to the caller,
+ * who then gives it every thread. */
 struct batch {
 	struct sf_session *s;
 	struct sf_out_file *files;
 	size_t n;
 	const struct sf_write_options *o;
 	unsigned threads;
-	bool large;            /* this round's */
+	bool large; /* this round's */
 	_Atomic size_t next;
 	_Atomic int failed;
 	pthread_mutex_t m;
-	struct sf_error *err;  /* under m */
+	struct sf_error *err; /* under m */
 	void (*done)(void *arg, const struct sf_out_file *f);
-	void *arg;             /* done is called under m, so one at a time */
+	void *arg; /* done is called under m, so one at a time */
 };
 
 static int open_one(struct sf_out_file *f, struct sf_error *err)
@@ -377,11 +399,20 @@ static void release_files(struct sf_out_file *files, size_t n)
 	}
 }
 
-int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n, const struct sf_write_options *o,
-		   void (*done)(void *arg, const struct sf_out_file *f), void *arg, struct sf_error *err)
+int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n,
+                   const struct sf_write_options *o,
+                   void (*done)(void *arg, const struct sf_out_file *f), void *arg,
+                   struct sf_error *err)
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
-	struct batch b = { .s = s, .files = files, .n = n, .o = o, .err = err, .done = done, .arg = arg, .m = PTHREAD_MUTEX_INITIALIZER };
+	struct batch b = { .s = s,
+		           .files = files,
+		           .n = n,
+		           .o = o,
+		           .err = err,
+		           .done = done,
+		           .arg = arg,
+		           .m = PTHREAD_MUTEX_INITIALIZER };
 	pthread_t id[THREADS_MAX];
 	unsigned started = 0;
 
@@ -389,7 +420,8 @@ int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n, co
 		struct stat st;
 		if (lstat(files[i].path, &st) == 0) {
 			release_files(files, n);
-			return sf_fail(err, -EEXIST, "'%s' is there already (--force replaces it)", files[i].path);
+			return sf_fail(err, -EEXIST, "'%s' is there already (--force replaces it)",
+			               files[i].path);
 		}
 	}
 	b.threads = o->threads ? o->threads : cores > 0 ? (unsigned)cores : 1;

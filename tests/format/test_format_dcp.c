@@ -7,7 +7,9 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "format/format.h"
+#include "format/format_dcp.h"
 #include "format/format_dcp_meta.h"
+#include "read/reader.h"
 #include "store/source.h"
 #include "tests/format/dcp_meta_text.h"
 #include "tests/lib/sf_test.h"
@@ -313,8 +315,144 @@ START_TEST(an_unknown_transform_is_named_and_its_keys_stay)
 	ck_assert_uint_gt(ckpt->ntensors, 0);
 	for (uint32_t i = 0; i < ckpt->nplaces; i++)
 		ck_assert_int_eq(ckpt->place[i].transform, SF_TRANSFORM_OTHER);
+	/* a read says which file, and through what it was written */
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_reader *reader;
+	struct sf_store *store;
+	uint8_t byte;
+	ck_assert_int_eq(sf_store_mem(io(), files, 1, &store, NULL), 0);
+	ck_assert_int_eq(sf_reader_new(ckpt, store, &reader, NULL), 0);
+	ck_assert_int_eq(sf_read_tensor(reader, 0, 0, &byte, 1, &err), -ENOTSUP);
+	ck_assert_msg(strstr(err.msg, "stream.zstd/2") && strstr(err.msg, ".distcp"), "%s",
+	              err.msg);
+	sf_reader_free(reader);
+	sf_store_free(store);
 	sf_ckpt_free(ckpt);
 	free(at);
+}
+END_TEST
+
+/* The files of a case as objects in memory, their names behind @prefix; at most @max. */
+static size_t objects_of(const char *below, const char *prefix, struct sf_mem_object *ret,
+                         size_t max)
+{
+	char path[4096], file[8192], name[512];
+	DIR *d = opendir(sf_test_data(path, below));
+	struct dirent *e;
+	size_t n = 0;
+
+	ck_assert_ptr_nonnull(d);
+	while ((e = readdir(d))) {
+		size_t len;
+		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
+			continue;
+		ck_assert_uint_lt(n, max);
+		snprintf(file, sizeof(file), "%s/%s", path, e->d_name);
+		snprintf(name, sizeof(name), "%s%s", prefix, e->d_name);
+		ret[n].name = strdup(name);
+		ret[n].at = slurp(file, &len);
+		ck_assert_ptr_nonnull(ret[n].at);
+		ret[n++].len = len;
+	}
+	closedir(d);
+	return n;
+}
+static void free_objects(struct sf_mem_object *files, size_t n)
+{
+	for (size_t i = 0; i < n; i++) {
+		free((void *)(uintptr_t)files[i].name);
+		free((void *)(uintptr_t)files[i].at);
+	}
+}
+
+START_TEST(unreadable_metadata_gives_way_to_the_ranks_own)
+{
+	struct sf_mem_object files[32];
+	size_t n = objects_of("dcp/ranklocal/ckpt", "", files, 31);
+	struct sf_ckpt *alone = NULL, *both = NULL, *none = NULL;
+	char msg[SF_ERROR_MAX];
+
+	ck_assert_int_eq(load_mem(files, n, NULL, &alone, msg), 0);
+	ck_assert_uint_eq(alone->nwarnings, 0);
+	files[n++] = (struct sf_mem_object){ strdup(".metadata"), memset(malloc(9), 'x', 9), 9 };
+	ck_assert_msg(load_mem(files, n, NULL, &both, msg) == 0, "%s", msg);
+	ck_assert_uint_gt(both->nkeys, 0);
+	ck_assert_uint_eq(both->nkeys, alone->nkeys);
+	ck_assert_uint_eq(both->nchunks, alone->nchunks);
+	ck_assert(warned(both, "unread-metadata", ".metadata"));
+	/* nor is a rank's readable: both are said */
+	for (size_t i = 0; i < n; i++)
+		if (strcmp(files[i].name, "__0.metadata") == 0)
+			files[i].len = 5;
+	ck_assert_int_eq(load_mem(files, n, NULL, &none, msg), -EBADMSG);
+	ck_assert_msg(strstr(msg, "'.metadata'") && strstr(msg, "__0.metadata"), "%s", msg);
+	sf_ckpt_free(alone);
+	sf_ckpt_free(both);
+	free_objects(files, n);
+}
+END_TEST
+
+START_TEST(metadata_that_is_not_what_was_listed_is_stale)
+{
+	const struct sf_mem_object file = { ".metadata", "x", 1 };
+	const struct sf_objinfo listed = { .name = ".metadata", .size = 2 };
+	struct sf_error err = SF_ERROR_INIT;
+	struct dcp_found found;
+	struct dcp_meta m = { 0 };
+	struct sf_store *store;
+
+	ck_assert_int_eq(sf_store_mem(io(), &file, 1, &store, NULL), 0);
+	ck_assert_int_eq(dcp_read_dir(&m, store, &listed, 1, "", &found, &err), -ESTALE);
+	ck_assert_msg(strstr(err.msg, ".metadata") != NULL, "%s", err.msg);
+	dcp_meta_release(&m);
+	sf_store_free(store);
+}
+END_TEST
+
+/* A child whose keys get its container in front, and whose data is safetensors: there they have
+ * their own names. */
+START_TEST(a_composite_of_safetensors_mode_reads_as_its_child_alone)
+{
+	struct sf_mem_object files[2][32];
+	struct sf_ckpt *ckpt[2];
+	struct sf_reader *reader[2];
+	struct sf_store *store[2];
+	struct sf_error err = SF_ERROR_INIT;
+	size_t n[2], blobs = 0;
+
+	for (int k = 0; k < 2; k++) {
+		n[k] = objects_of("dcp/safetensors/ckpt", k ? "optim/" : "", files[k], 32);
+		ck_assert_int_eq(sf_store_mem(io(), files[k], n[k], &store[k], NULL), 0);
+		ck_assert_msg(sf_ckpt_load(store[k], NULL, &ckpt[k], &err) == 0, "%s", err.msg);
+		ck_assert_int_eq(sf_reader_new(ckpt[k], store[k], &reader[k], NULL), 0);
+	}
+	ck_assert_uint_gt(ckpt[0]->ntensors, 0);
+	for (uint32_t t = 0; t < ckpt[0]->ntensors; t++) {
+		const struct sf_tensor *a = &ckpt[0]->tensor[t];
+		const struct sf_key *key = &ckpt[0]->key[a->key], *longer = NULL;
+		char name[4096];
+		snprintf(name, sizeof(name), "optim.%s", key->name);
+		uint32_t at = sf_ckpt_find(ckpt[1], name, strlen(name));
+		ck_assert_msg(at != SF_NONE, "no %s", name);
+		longer = &ckpt[1]->key[at];
+		blobs += a->nchunks && a->place[0] != SF_NONE &&
+		         ckpt[0]->place[a->place[0]].form == SF_ITEM_ST_BLOB;
+		uint8_t *x = malloc(a->bytes + 1), *y = malloc(a->bytes + 1);
+		int r = sf_read_tensor(reader[0], t, 0, x, a->bytes, &err);
+		ck_assert_msg(r == 0, "%s", err.msg);
+		r = sf_read_tensor(reader[1], longer->tensor, 0, y, a->bytes, &err);
+		ck_assert_msg(r == 0, "%s", err.msg);
+		ck_assert_mem_eq(x, y, a->bytes);
+		free(x);
+		free(y);
+	}
+	ck_assert_uint_gt(blobs, 0);
+	for (int k = 0; k < 2; k++) {
+		sf_reader_free(reader[k]);
+		sf_ckpt_free(ckpt[k]);
+		sf_store_free(store[k]);
+		free_objects(files[k], n[k]);
+	}
 }
 END_TEST
 
@@ -368,6 +506,9 @@ int main(void)
 	tcase_add_test(tc, what_was_not_committed_says_so);
 	tcase_add_test(tc, a_file_name_that_leads_outside_is_refused);
 	tcase_add_test(tc, an_unknown_transform_is_named_and_its_keys_stay);
+	tcase_add_test(tc, unreadable_metadata_gives_way_to_the_ranks_own);
+	tcase_add_test(tc, metadata_that_is_not_what_was_listed_is_stale);
+	tcase_add_test(tc, a_composite_of_safetensors_mode_reads_as_its_child_alone);
 	tcase_add_test(tc, an_index_that_names_missing_files_warns);
 	tcase_add_test(tc, an_unknown_source_format_is_refused_by_name);
 	suite_add_tcase(s, tc);

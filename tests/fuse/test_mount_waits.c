@@ -1,6 +1,6 @@
 /*
- * A mount whose shards are slow: what is known answers, what must wait is parked. Needs root or fusermount3, and /dev/fuse; else it
- * is skipped (77).
+ * A mount whose shards are slow: what is known answers, what must wait is parked. Needs root or
+ * fusermount3, and /dev/fuse; else it is skipped (77).
  */
 #include "config.h"
 #include <dirent.h>
@@ -27,7 +27,8 @@
 
 enum { READERS = 20 };
 
-/* In memory shared with the serving process: the test turns the delay on when everything is mounted and known. */
+/* In memory shared with the serving process: the test turns the delay on when everything is mounted
+ * and known. */
 static struct sf_fault *plan;
 static char mountpoint[64];
 static pid_t server;
@@ -61,7 +62,9 @@ static int serve_slow(int ready_fd, unsigned timeout_ms)
 	sigprocmask(SIG_BLOCK, &block, NULL);
 	sf_common_init(&common);
 	sf_test_data(source, "dcp/fsdp4/ckpt");
-	struct sf_serve_options o = { .mountpoint = mountpoint, .fuse_options = "ro,nosuid,nodev,subtype=shardfuse,fsname=slow" };
+	struct sf_serve_options o = { .mountpoint = mountpoint,
+		                      .fuse_options =
+		                              "ro,nosuid,nodev,subtype=shardfuse,fsname=slow" };
 	struct sf_store *slow = NULL;
 	int r = sf_session_store(&s, &common, source, &err);
 	s.io.timeout_ms = timeout_ms;
@@ -242,7 +245,8 @@ START_TEST(sigterm_ends_parked_reads_and_unmounts)
 }
 END_TEST
 
-/* In a child: @work, to be killed. Returns after how long it was gone, or -1 when it ended before by itself. */
+/* In a child: @work, to be killed. Returns after how long it was gone, or -1 when it ended before
+ * by itself. */
 static double kill_at_work(void (*work)(const char *path), const char *path)
 {
 	int status = -1;

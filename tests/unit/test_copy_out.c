@@ -10,7 +10,8 @@
 
 enum { SIZE = 37 << 20 }; /* several windows, and not a multiple of one */
 
-static int make_bytes(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len, struct sf_parts *parts, struct sf_error *err)
+static int make_bytes(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len,
+                      struct sf_parts *parts, struct sf_error *err)
 {
 	(void)f, (void)rec;
 	for (uint64_t i = 0; i < len;) {
@@ -27,9 +28,11 @@ static int make_bytes(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t l
 	return 0;
 }
 
-static int break_at_20m(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len, struct sf_parts *parts, struct sf_error *err)
+static int break_at_20m(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len,
+                        struct sf_parts *parts, struct sf_error *err)
 {
-	return off + len > 20u << 20 ? sf_fail(err, -EBADMSG, "broken at 20 MiB") : make_bytes(f, rec, off, len, parts, err);
+	return off + len > 20u << 20 ? sf_fail(err, -EBADMSG, "broken at 20 MiB")
+	                             : make_bytes(f, rec, off, len, parts, err);
 }
 
 static void no_free(struct sf_vfile *f)
@@ -45,7 +48,8 @@ struct open {
 	uint64_t start[2];
 };
 
-static void open_made(struct open *o, int (*emit)(struct sf_vfile *, uint32_t, uint64_t, uint64_t, struct sf_parts *, struct sf_error *))
+static void open_made(struct open *o, int (*emit)(struct sf_vfile *, uint32_t, uint64_t, uint64_t,
+                                                  struct sf_parts *, struct sf_error *))
 {
 	struct sf_error err = SF_ERROR_INIT;
 	char path[4096];

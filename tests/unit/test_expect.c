@@ -23,7 +23,8 @@ static void close_data(struct open *o)
 	sf_common_release(&o->common);
 }
 
-static int compare(struct open *o, const char *text, struct sf_expect_report *ret, struct sf_error *err)
+static int compare(struct open *o, const char *text, struct sf_expect_report *ret,
+                   struct sf_error *err)
 {
 	char path[] = "/tmp/sf-expect-XXXXXX";
 	int fd = mkstemp(path);
@@ -42,18 +43,20 @@ START_TEST(keys_types_and_shapes_are_compared)
 
 	open_data(&o, "dcp/fsdp4/ckpt");
 	ck_assert_int_eq(compare(&o,
-				 "# a comment\n"
-				 "model.norm.weight\tfloat32\t[13]\n"
-				 "model.tok_embeddings.weight torch.bfloat16 37x13\r\n"
-				 "model.layers.0.attention.wq.weight\tfloat32\n"
-				 "model.layers.0.attention.wk.weight\tbfloat16\t[1, 2, 3]\n"
-				 "model.nothing\tfloat32\n",
-				 &r, NULL),
-			 0);
+	                         "# a comment\n"
+	                         "model.norm.weight\tfloat32\t[13]\n"
+	                         "model.tok_embeddings.weight torch.bfloat16 37x13\r\n"
+	                         "model.layers.0.attention.wq.weight\tfloat32\n"
+	                         "model.layers.0.attention.wk.weight\tbfloat16\t[1, 2, 3]\n"
+	                         "model.nothing\tfloat32\n",
+	                         &r, NULL),
+	                 0);
 	ck_assert_uint_eq(r.missing.n, 1);
 	ck_assert_str_eq(r.missing.at[0], "model.nothing");
 	ck_assert_uint_eq(r.mismatched.n, 2);
-	ck_assert_ptr_nonnull(strstr(r.mismatched.at[0], "model.layers.0.attention.wq.weight: dtype bfloat16, expected float32"));
+	ck_assert_ptr_nonnull(
+		strstr(r.mismatched.at[0],
+	               "model.layers.0.attention.wq.weight: dtype bfloat16, expected float32"));
 	ck_assert_ptr_nonnull(strstr(r.mismatched.at[1], "[1, 2, 3]"));
 	ck_assert_uint_eq(r.unexpected.n, o.s.catalog->n - 4);
 	sf_expect_release(&r);
@@ -74,7 +77,8 @@ START_TEST(all_keys_of_a_checkpoint_expect_themselves)
 	for (uint32_t i = 0; i < o.s.catalog->n; i++) {
 		const struct sf_entry *e = &o.s.catalog->entry[i];
 		/* a line cannot say these */
-		if (e->len && e->name[0] != '#' && !memchr(e->name, '\n', e->len) && !memchr(e->name, 0, e->len) && e->name[e->len - 1] != '\r')
+		if (e->len && e->name[0] != '#' && !memchr(e->name, '\n', e->len) &&
+		    !memchr(e->name, 0, e->len) && e->name[e->len - 1] != '\r')
 			told += fprintf(f, "%s\n", e->name) > 0;
 	}
 	fclose(f);
@@ -94,8 +98,10 @@ START_TEST(megatrons_modes_are_known_by_name)
 	ck_assert_ptr_null(sf_strict_by_name("strictest"));
 	ck_assert(!sf_strict_by_name("assume_ok_unexpected")->fails);
 	ck_assert(!sf_strict_by_name("log_all")->fails && sf_strict_by_name("log_all")->unexpected);
-	ck_assert(sf_strict_by_name("raise_unexpected")->fails && !sf_strict_by_name("raise_unexpected")->unexpected);
-	ck_assert(sf_strict_by_name("return_all")->fails && sf_strict_by_name("return_all")->unexpected);
+	ck_assert(sf_strict_by_name("raise_unexpected")->fails &&
+	          !sf_strict_by_name("raise_unexpected")->unexpected);
+	ck_assert(sf_strict_by_name("return_all")->fails &&
+	          sf_strict_by_name("return_all")->unexpected);
 }
 END_TEST
 

@@ -72,7 +72,8 @@ END_TEST
 /* Random boxes with random strides of every tensor against the dense bytes. */
 START_TEST(boxes_are_the_dense_tensor_cut)
 {
-	static const char *const which[] = { "dcp/fsdp4/ckpt", "dcp/columns/ckpt", "dcp/mesh2x2/ckpt", "dcp/dtypes/ckpt" };
+	static const char *const which[] = { "dcp/fsdp4/ckpt", "dcp/columns/ckpt",
+		                             "dcp/mesh2x2/ckpt", "dcp/dtypes/ckpt" };
 	uint64_t seed = sf_test_seed("boxes");
 	struct shardfuse *h = open_data(which[_i]);
 	struct shardfuse_error err = { { 0 } };
@@ -98,7 +99,8 @@ START_TEST(boxes_are_the_dense_tensor_cut)
 		uint64_t room = (uint64_t)step + t.elem_bytes;
 		unsigned char *got = malloc(room);
 		memset(got, 0xee, room);
-		int r = shardfuse_tensor_read_box(h, n, origin, extent, got, plain ? NULL : stride, &err);
+		int r = shardfuse_tensor_read_box(h, n, origin, extent, got, plain ? NULL : stride,
+		                                  &err);
 		ck_assert_msg(r == 0, "%s", err.msg);
 		for (uint64_t e = 0; e < elements; e++) {
 			uint64_t from = 0, to = 0;
@@ -112,7 +114,9 @@ START_TEST(boxes_are_the_dense_tensor_cut)
 		}
 		if (t.ndim) {
 			extent[0] = t.shape[0] - origin[0] + 1;
-			ck_assert_int_eq(shardfuse_tensor_read_box(h, n, origin, extent, got, NULL, &err), -EINVAL);
+			ck_assert_int_eq(
+				shardfuse_tensor_read_box(h, n, origin, extent, got, NULL, &err),
+				-EINVAL);
 		}
 		free(got);
 		free(dense);
@@ -153,8 +157,10 @@ START_TEST(virtual_files_are_read_by_path)
 	ck_assert_int_eq(shardfuse_file_open(h, "npy/model.norm.weight.npy", &f, &err), 0);
 	ck_assert_int_eq(shardfuse_file_pread(f, buf, sizeof(buf), 0, &err), 16);
 	ck_assert_mem_eq(buf, "\x93NUMPY", 6);
-	ck_assert_int_eq(shardfuse_file_pread(f, buf, sizeof(buf), shardfuse_file_size(f) - 3, &err), 3);
-	ck_assert_int_eq(shardfuse_file_pread(f, buf, sizeof(buf), shardfuse_file_size(f), &err), 0);
+	ck_assert_int_eq(
+		shardfuse_file_pread(f, buf, sizeof(buf), shardfuse_file_size(f) - 3, &err), 3);
+	ck_assert_int_eq(shardfuse_file_pread(f, buf, sizeof(buf), shardfuse_file_size(f), &err),
+	                 0);
 	shardfuse_file_close(f);
 	ck_assert_int_eq(shardfuse_file_open(h, "nothing", &f, &err), -ENOENT);
 	ck_assert_int_eq(shardfuse_file_open(h, "npy", &f, &err), -EISDIR);

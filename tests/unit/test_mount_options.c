@@ -33,9 +33,11 @@ START_TEST(what_mount_and_systemd_add_is_ignored)
 	struct set s = { 0 };
 	struct sf_error err = SF_ERROR_INIT;
 	int r = apply(&s,
-		      "rw,ro,dev,nodev,suid,nosuid,exec,noexec,atime,noatime,diratime,nodiratime,relatime,norelatime,strictatime,"
-		      "nostrictatime,lazytime,nolazytime,_netdev,nofail,auto,noauto,user,user=joe,x-systemd.automount,x-foo=b\\,c,comment=some words,,",
-		      &err);
+	              "rw,ro,dev,nodev,suid,nosuid,exec,noexec,atime,noatime,diratime,nodiratime,"
+	              "relatime,norelatime,strictatime,"
+	              "nostrictatime,lazytime,nolazytime,_netdev,nofail,auto,noauto,user,user=joe,"
+	              "x-systemd.automount,x-foo=b\\,c,comment=some words,,",
+	              &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 	drop(&s);
 }
@@ -46,9 +48,11 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 	struct set s = { 0 };
 	struct sf_error err = SF_ERROR_INIT;
 	int r = apply(&s,
-		      "dtype=bf16,views=npy:pt:hf,key=model.a\\,b,key=model.c,ignore=x.*,map=a=b,hf_name=adapter_model,hf-group=ema,memory=2GB,"
-		      "timeout=5,max_shard_size=1MiB,model_only,quiet,allow_other,umask=022,refresh=3,cache_dir=/x,st_dtypes=all,complete=no",
-		      &err);
+	              "dtype=bf16,views=npy:pt:hf,key=model.a\\,b,key=model.c,ignore=x.*,map=a=b,"
+	              "hf_name=adapter_model,hf-group=ema,memory=2GB,"
+	              "timeout=5,max_shard_size=1MiB,model_only,quiet,allow_other,umask=022,"
+	              "refresh=3,cache_dir=/x,st_dtypes=all,complete=no",
+	              &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 	ck_assert_int_eq(s.c.view.dtype, SF_BFLOAT16);
 	ck_assert_uint_eq(s.c.view.views.n, 3);
@@ -61,7 +65,8 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 	ck_assert_uint_eq(s.c.memory, 2000000000);
 	ck_assert_uint_eq(s.c.timeout_s, 5);
 	ck_assert_uint_eq(s.c.view.max_shard_size, 1 << 20);
-	ck_assert(s.c.view.model_only && s.c.quiet && s.o.allow_other && s.c.view.st_all_dtypes && !s.c.complete);
+	ck_assert(s.c.view.model_only && s.c.quiet && s.o.allow_other && s.c.view.st_all_dtypes &&
+	          !s.c.complete);
 	ck_assert_uint_eq(s.o.refresh, 3);
 	ck_assert_str_eq(s.o.umask, "022");
 	drop(&s);
@@ -95,7 +100,8 @@ START_TEST(unknown_words_are_errors_that_name_the_near_one)
 }
 END_TEST
 
-static int serve(const char *words, const char *source, struct sf_serve_options *ret, char **ret_options, struct sf_error *err)
+static int serve(const char *words, const char *source, struct sf_serve_options *ret,
+                 char **ret_options, struct sf_error *err)
 {
 	struct set s = { 0 };
 	int r = apply(&s, words, err);
@@ -146,7 +152,10 @@ START_TEST(users_are_names_or_numbers_and_umask_is_octal)
 	ck_assert_uint_eq(o.uid, 0);
 	ck_assert_uint_eq(o.gid, 4242);
 	free(options);
-	static const char *const bad[] = { "uid=no-such-user-here", "gid=-1", "umask=9", "umask=1000", "umask=", "uid=4294967295" };
+	static const char *const bad[] = {
+		"uid=no-such-user-here", "gid=-1", "umask=9", "umask=1000", "umask=",
+		"uid=4294967295"
+	};
 	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++) {
 		options = NULL;
 		ck_assert_int_eq(serve(bad[i], "x", &o, &options, &err), -EINVAL);

@@ -25,15 +25,15 @@ static int note(void *arg, const struct sf_mountinfo *m)
 	return ++s->n == (unsigned)s->stop_at ? 5 : 0;
 }
 
-static const char text[] =
-	"22 27 0:20 / /proc rw,relatime shared:5 - proc proc rw\n"
-	"90 27 0:41 / /mnt/a\\040b ro,nosuid shared:9 master:2 - fuse.shardfuse /c/with\\134back\\011tab ro,user_id=0\n"
-	"91 27 0:42 / /mnt/o ro - fuse.other x ro\n"
-	"broken line\n"
-	"\n"
-	"92 27 junk / /mnt/j ro - fuse.shardfuse x ro\n"
-	"93 27 0:44 / /mnt/- ro - fuse.shardfuse\n"
-	"94 27 0:45 / /mnt/c ro - fuse.shardfuse \\400 ro";
+static const char text[] = "22 27 0:20 / /proc rw,relatime shared:5 - proc proc rw\n"
+			   "90 27 0:41 / /mnt/a\\040b ro,nosuid shared:9 master:2 - fuse.shardfuse "
+                           "/c/with\\134back\\011tab ro,user_id=0\n"
+			   "91 27 0:42 / /mnt/o ro - fuse.other x ro\n"
+			   "broken line\n"
+			   "\n"
+			   "92 27 junk / /mnt/j ro - fuse.shardfuse x ro\n"
+			   "93 27 0:44 / /mnt/- ro - fuse.shardfuse\n"
+			   "94 27 0:45 / /mnt/c ro - fuse.shardfuse \\400 ro";
 
 START_TEST(mountinfo_is_read_line_by_line_and_unescaped)
 {
@@ -67,8 +67,14 @@ START_TEST(an_absolute_path_leaves_the_last_component_alone)
 	static const struct {
 		const char *path, *end;
 	} cases[] = {
-		{ "nothing", "/nothing" }, { "nothing///", "/nothing" }, { "d/../nothing", "/nothing" }, { "l", "/l" },
-		{ "l/x", "/d/x" }, { ".", "" }, { "d/..", "" }, { "./d/", "/d" },
+		{ "nothing", "/nothing" },
+		{ "nothing///", "/nothing" },
+		{ "d/../nothing", "/nothing" },
+		{ "l", "/l" },
+		{ "l/x", "/d/x" },
+		{ ".", "" },
+		{ "d/..", "" },
+		{ "./d/", "/d" },
 	};
 	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
 		SF_FREE char *abs = sf_mountpoint_absolute(cases[i].path);
@@ -76,7 +82,9 @@ START_TEST(an_absolute_path_leaves_the_last_component_alone)
 		ck_assert_ptr_nonnull(abs);
 		ck_assert_str_eq(abs, want);
 	}
-	SF_FREE char *root = sf_mountpoint_absolute("/"), *below = sf_mountpoint_absolute("/nothing"), *followed = sf_mountpoint_resolve("l");
+	SF_FREE char *root = sf_mountpoint_absolute("/"),
+		     *below = sf_mountpoint_absolute("/nothing"),
+		     *followed = sf_mountpoint_resolve("l");
 	ck_assert_str_eq(root, "/");
 	ck_assert_str_eq(below, "/nothing");
 	snprintf(want, sizeof(want), "%s/d", real);

@@ -13,7 +13,8 @@ START_TEST(the_first_open_fixes_the_mode_until_the_last_release)
 	ck_assert_int_eq(sf_open_table_find(&t, 7, &mode), 0);
 	ck_assert_int_eq(sf_open_table_enter(&t, 7, 41, &mode), 1);
 	ck_assert_int_eq(mode, 41);
-	ck_assert_int_eq(sf_open_table_enter(&t, 7, 42, &mode), 0); /* 42 is the caller's to close */
+	ck_assert_int_eq(sf_open_table_enter(&t, 7, 42, &mode),
+	                 0); /* 42 is the caller's to close */
 	ck_assert_int_eq(mode, 41);
 	ck_assert_int_eq(sf_open_table_enter(&t, 7, 0, &mode), 0);
 	ck_assert_int_eq(mode, 41);
@@ -33,7 +34,7 @@ enum { INODES = 40, THREADS = 4, ROUNDS = 20000 };
 
 struct shared {
 	struct sf_open_table t;
-	_Atomic int32_t next;           /* backing numbers: no two are the same */
+	_Atomic int32_t next; /* backing numbers: no two are the same */
 	_Atomic int made, closed;
 	uint64_t seed;
 };

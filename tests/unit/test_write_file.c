@@ -67,9 +67,12 @@ static struct sf_out_file out(struct open *o, const char *path, const char *name
 	return f;
 }
 
-static int write_all(struct open *o, struct sf_out_file *f, size_t n, unsigned threads, bool force, struct sf_error *err)
+static int write_all(struct open *o, struct sf_out_file *f, size_t n, unsigned threads, bool force,
+                     struct sf_error *err)
 {
-	struct sf_write_options w = { .threads = threads, .force = force, .progress = &o->progress };
+	struct sf_write_options w = { .threads = threads,
+		                      .force = force,
+		                      .progress = &o->progress };
 	int r = sf_write_files(&o->s, f, n, &w, done, o, err);
 	for (size_t i = 0; i < n; i++) {
 		ck_assert_ptr_null(f[i].file);
@@ -107,7 +110,8 @@ static uint8_t *slurp(const struct open *o, const char *name, size_t *ret_len)
 
 START_TEST(files_are_the_virtual_ones_and_directories_are_made)
 {
-	static const char *const names[] = { "checkpoint.safetensors", "npy/model.norm.weight.npy", "info.json", "tensors.json" };
+	static const char *const names[] = { "checkpoint.safetensors", "npy/model.norm.weight.npy",
+		                             "info.json", "tensors.json" };
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_out_file f[SF_ARRAY_LEN(names)];
 	struct open o;
@@ -128,7 +132,8 @@ START_TEST(files_are_the_virtual_ones_and_directories_are_made)
 		SF_FREE uint8_t *got = slurp(&o, name, &len);
 		SF_FREE uint8_t *virtual = malloc(len + 1);
 		ck_assert_int_eq(sf_vfile_prepare(want.file, NULL), 0);
-		ck_assert_int_eq(sf_vfile_pread(want.file, 0, virtual, len + 1, NULL), (int64_t)len);
+		ck_assert_int_eq(sf_vfile_pread(want.file, 0, virtual, len + 1, NULL),
+		                 (int64_t)len);
 		ck_assert_mem_eq(got, virtual, len);
 		snprintf(name, sizeof(name), "%s/a/b%zu", o.dir, i);
 		ck_assert_uint_eq(count_names(name, "shardfuse"), 0);
@@ -204,10 +209,12 @@ START_TEST(a_failure_leaves_no_temporary_file)
 }
 END_TEST
 
-/* _i: which. Types of all sizes, empty tensors, many small ones; each record's CRC is computed again here. */
+/* _i: which. Types of all sizes, empty tensors, many small ones; each record's CRC is computed
+ * again here. */
 START_TEST(a_pt_carries_the_crc_of_every_record)
 {
-	static const char *const which[] = { "dcp/fsdp4/ckpt", "dcp/dtypes/ckpt", "dcp/nested/ckpt", "dcp/columns/ckpt" };
+	static const char *const which[] = { "dcp/fsdp4/ckpt", "dcp/dtypes/ckpt", "dcp/nested/ckpt",
+		                             "dcp/columns/ckpt" };
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_arena arena = { 0 };
 	struct sf_zip_dir dir = { 0 };
@@ -228,9 +235,11 @@ START_TEST(a_pt_carries_the_crc_of_every_record)
 	for (size_t i = 0; i < dir.n; i++) {
 		const struct sf_zip_record *rec = &dir.at[i];
 		uint64_t data;
-		ck_assert_int_eq(sf_zip_local_data(at + rec->header_off, rec->header_off, &data, &err), 0);
+		ck_assert_int_eq(
+			sf_zip_local_data(at + rec->header_off, rec->header_off, &data, &err), 0);
 		uint32_t crc = sf_crc32(0, at + data, rec->comp_size);
-		ck_assert_msg(crc == rec->crc, "%.*s: CRC %08x, directory %08x", (int)rec->name_len, rec->name, crc, rec->crc);
+		ck_assert_msg(crc == rec->crc, "%.*s: CRC %08x, directory %08x", (int)rec->name_len,
+		              rec->name, crc, rec->crc);
 		ck_assert_uint_eq(sf_le32(at + rec->header_off + 14), crc);
 	}
 	sf_arena_release(&arena);
