@@ -123,11 +123,9 @@ static int touch(const char *path, const struct stat *st, int flag, struct FTW *
 }
 
 /* ls -lR */
-static double walk(void)
+static void walk(void)
 {
-	double t = now();
 	ck_assert_int_eq(nftw(mountpoint, touch, 16, FTW_PHYS), 0);
-	return now() - t;
 }
 
 struct reader {
@@ -136,6 +134,7 @@ struct reader {
 	ssize_t got;
 	int code;
 	double took;
+	atomic_bool done;
 };
 
 static void *read_file(void *arg)
@@ -151,6 +150,7 @@ static void *read_file(void *arg)
 		r->got += n;
 	r->code = fd < 0 || n < 0 ? errno : 0;
 	r->took = now() - t;
+	atomic_store(&r->done, true);
 	if (fd >= 0)
 		close(fd);
 	return NULL;
@@ -184,20 +184,20 @@ START_TEST(parked_reads_do_not_hold_up_what_is_known)
 	read_file(&cached); /* and this one is in the page cache */
 	ck_assert_int_eq(cached.code, 0);
 
-	plan->delay_ms = 3000;
+	plan->delay_ms = 8000;
 	for (int i = 0; i < READERS; i++)
 		ck_assert_int_eq(pthread_create(&slow[i].id, NULL, read_file, &slow[i]), 0);
 	usleep(300000);
-	double took = walk();
-	ck_assert_msg(took < 2, "ls -lR took %.1f s while %d reads waited", took, READERS);
+	walk();
 	read_file(&cached);
 	ck_assert_int_eq(cached.code, 0);
-	ck_assert_msg(cached.took < 1, "a cached read took %.1f s", cached.took);
+	for (int i = 0; i < READERS; i++)
+		ck_assert_msg(!atomic_load(&slow[i].done), "ls -lR or a cached read waited too");
 	for (int i = 0; i < READERS; i++) {
 		pthread_join(slow[i].id, NULL);
 		ck_assert_int_eq(slow[i].code, 0);
 		ck_assert_int_gt(slow[i].got, 0);
-		ck_assert_msg(slow[i].took > 2, "the delay was not there: %.1f s", slow[i].took);
+		ck_assert_msg(slow[i].took > 7, "the delay was not there: %.1f s", slow[i].took);
 	}
 	stop();
 }
@@ -212,7 +212,7 @@ START_TEST(a_read_ends_by_its_deadline)
 	plan->delay_ms = 20000;
 	read_file(&r);
 	ck_assert_int_eq(r.code, EIO);
-	ck_assert_msg(r.took > 0.3 && r.took < 10, "it took %.1f s", r.took);
+	ck_assert_msg(r.took > 0.3, "it took %.1f s", r.took);
 	plan->delay_ms = 0;
 	stop();
 }
@@ -230,14 +230,12 @@ START_TEST(sigterm_ends_parked_reads_and_unmounts)
 	plan->delay_ms = 30000;
 	ck_assert_int_eq(pthread_create(&r.id, NULL, read_file, &r), 0);
 	usleep(200000);
-	double t = now();
 	kill(server, SIGTERM);
 	pthread_join(r.id, NULL);
-	ck_assert_int_ne(r.code, 0);
+	ck_assert_int_ne(r.code, 0); /* 0 had it waited for the bytes */
 	ck_assert_int_eq(waitpid(server, &status, 0), server);
 	server = 0;
 	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == 0, "status %x", status);
-	ck_assert_msg(now() - t < 10, "it took %.1f s", now() - t);
 	ck_assert_int_eq(stat(mountpoint, &here), 0);
 	ck_assert_int_eq(stat("/tmp", &parent), 0);
 	ck_assert_uint_eq(here.st_dev, parent.st_dev);
@@ -283,15 +281,15 @@ START_TEST(a_killed_client_ends_at_once)
 	char path[4096];
 	static struct reader r;
 
-	start(6000);
+	start(20000);
 	ck_assert_int_eq(npy_files(&r, 1), 1);
-	plan->delay_ms = 5000;
+	plan->delay_ms = 8000;
 	snprintf(path, sizeof(path), "%s/checkpoint.pt", mountpoint);
 	double stat_took = kill_at_work(work_stat, path); /* a size that needs objects read */
 	double read_took = kill_at_work(work_read, r.path);
 	plan->delay_ms = 0;
-	ck_assert_msg(stat_took >= 0 && stat_took < 2, "stat: %.1f s", stat_took);
-	ck_assert_msg(read_took >= 0 && read_took < 2, "read: %.1f s", read_took);
+	ck_assert_msg(stat_took >= 0 && stat_took < 7, "stat: %.1f s", stat_took);
+	ck_assert_msg(read_took >= 0 && read_took < 7, "read: %.1f s", read_took);
 	/* and the file is there for the next one */
 	struct stat st;
 	ck_assert_int_eq(stat(path, &st), 0);
@@ -305,8 +303,8 @@ START_TEST(sigterm_unmounts_while_sizes_are_being_found)
 	char path[4096];
 	struct stat here, parent;
 
-	start(6000);
-	plan->delay_ms = 5000;
+	start(20000);
+	plan->delay_ms = 8000;
 	snprintf(path, sizeof(path), "%s/checkpoint.pt", mountpoint);
 	pid_t pid = fork();
 	if (pid == 0) {
@@ -320,9 +318,9 @@ START_TEST(sigterm_unmounts_while_sizes_are_being_found)
 	waitpid(pid, NULL, 0);
 	do
 		ck_assert_int_eq(stat(mountpoint, &here), 0);
-	while (stat("/tmp", &parent) == 0 && here.st_dev != parent.st_dev && now() - t < 3);
+	while (stat("/tmp", &parent) == 0 && here.st_dev != parent.st_dev && now() - t < 7);
 	ck_assert_uint_eq(here.st_dev, parent.st_dev);
-	ck_assert_msg(now() - t < 3, "it took %.1f s", now() - t);
+	ck_assert_msg(now() - t < 7, "it took %.1f s", now() - t);
 	plan->delay_ms = 0;
 	stop();
 }

@@ -482,16 +482,15 @@ START_TEST(the_version_hash_changes_with_source_time_and_sizes_only)
 }
 END_TEST
 
+/* 0.2 s with the look-ups; anything quadratic runs into Check's limit for a test. */
 START_TEST(a_million_chunks_are_built_quickly_and_take_at_most_64_bytes_each)
 {
 	struct sf_ckpt_builder *b = new_builder();
 	uint32_t place = add_place(b, "f");
 	uint64_t shape[2] = { 64, 8000 };
-	struct timespec from, to;
 	char name[64];
 	bool is_tensor;
 
-	clock_gettime(CLOCK_MONOTONIC, &from);
 	for (int i = 0; i < 1000; i++) {
 		snprintf(name, sizeof(name), "model.layers.%d.weight", i);
 		add_tensor(b, name, shape, 2);
@@ -509,14 +508,10 @@ START_TEST(a_million_chunks_are_built_quickly_and_take_at_most_64_bytes_each)
 		}
 	}
 	struct sf_ckpt *ckpt = finish(b);
-	clock_gettime(CLOCK_MONOTONIC, &to);
 	ck_assert_uint_eq(ckpt->nwarnings, 0);
 	ck_assert_uint_le(ckpt->arena.used, 64 * ckpt->nchunks);
 	for (uint32_t i = 0; i < ckpt->ntensors; i++)
 		ck_assert(ckpt->tensor[i].flags == SF_TENSOR_GRID);
-	/* 0.2 s with the look-ups; a hundred times that on a machine that does other things, not
-	 * more */
-	ck_assert_int_lt(to.tv_sec - from.tv_sec, 10);
 	sf_ckpt_free(ckpt);
 }
 END_TEST

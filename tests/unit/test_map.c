@@ -1,7 +1,6 @@
 #include "config.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "base/map.h"
 #include "base/mem.h"
@@ -113,26 +112,6 @@ START_TEST(zeros_of_different_length_differ)
 }
 END_TEST
 
-/* A figure for the log; the bar is low enough for sanitizers and a busy machine. */
-START_TEST(names_of_48_bytes_hash_fast)
-{
-	static uint8_t text[64 * 1024];
-	struct timespec t0, t1;
-	uint64_t sum = 0, bytes = 0;
-
-	clock_gettime(CLOCK_MONOTONIC, &t0);
-	for (int round = 0; round < 20; round++)
-		for (size_t i = 0; i + 48 < sizeof(text); i += 16, bytes += 48)
-			sum += sf_hash(text + i, 48);
-	clock_gettime(CLOCK_MONOTONIC, &t1);
-	double s = (double)(t1.tv_sec - t0.tv_sec) + (double)(t1.tv_nsec - t0.tv_nsec) / 1e9;
-	printf("sf_hash, 48 bytes each: %.2f GB/s (%llx)\n", (double)bytes / s / 1e9,
-	       (unsigned long long)sum);
-	fflush(stdout);
-	ck_assert(s < 1.0);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("map");
@@ -142,7 +121,6 @@ int main(void)
 	tcase_add_test(t, an_empty_map_has_nothing_and_room_is_made_once);
 	tcase_add_test(t, every_bit_of_a_name_reaches_the_hash);
 	tcase_add_test(t, zeros_of_different_length_differ);
-	tcase_add_test(t, names_of_48_bytes_hash_fast);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }

@@ -356,16 +356,9 @@ START_TEST(conjugated_items_are_marked)
 }
 END_TEST
 
-static double seconds(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
-
 /* A million chunks: _i = 0 a grid; 1 one row of it is cut elsewhere, so it is none; 2 one tall
- * chunk beside rows. */
+ * chunk beside rows. The reads take 0.03 s; looking at every chunk would run into Check's limit for
+ * a test. */
 START_TEST(a_read_under_a_million_chunks_touches_few)
 {
 	const uint64_t n = 1000, shape[2] = { 2 * n * (_i == 2 ? n : 1), 2 * n };
@@ -403,7 +396,6 @@ START_TEST(a_read_under_a_million_chunks_touches_few)
 	                 _i ? 0 : SF_TENSOR_GRID);
 	ck_assert_msg(ckpt->arena.used < 64 * ckpt->nchunks, "%zu bytes for %llu chunks",
 	              ckpt->arena.used, (unsigned long long)ckpt->nchunks);
-	double begin = seconds();
 	for (int i = 0; i < 20000; i++) {
 		uint64_t off = sf_test_below(&seed, ckpt->tensor[0].bytes - 16);
 		chunks.n = 0;
@@ -411,9 +403,6 @@ START_TEST(a_read_under_a_million_chunks_touches_few)
 		ck_assert_uint_ge(chunks.n, 1);
 		ck_assert_uint_le(chunks.n, 5);
 	}
-	/* 0.03 s; looking at every chunk, or at every chunk of a row, would take minutes or many
-	 * seconds */
-	ck_assert_msg(seconds() - begin < 4, "20,000 small reads took %.1f s", seconds() - begin);
 	sf_u32s_release(&chunks);
 	sf_ckpt_free(ckpt);
 }
