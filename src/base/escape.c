@@ -1,7 +1,12 @@
 #include "config.h"
 
+#include <string.h>
+
 #include "base/path.h"
 #include "base/utf8.h"
+
+#define ESCAPE_FIRST 0xdc80u /* the surrogates that stand for one byte each */
+#define ESCAPE_LAST 0xdcffu
 
 bool sf_utf8_valid(const char *s, size_t len)
 {
@@ -11,6 +16,46 @@ bool sf_utf8_valid(const char *s, size_t len)
 		if (!(n = sf_utf8_next(s, len, &c)))
 			return false;
 	return true;
+}
+
+static bool is_escape(uint32_t c)
+{
+	return c >= ESCAPE_FIRST && c <= ESCAPE_LAST;
+}
+
+/* The first byte from @s on that may begin a surrogate, NULL none: most names have none at all. */
+static const char *may_be(const char *s, size_t len)
+{
+	return len ? memchr(s, 0xed, len) : NULL;
+}
+
+bool sf_surrogates_any(const char *s, size_t len)
+{
+	for (const char *at, *end = s + len; (at = may_be(s, (size_t)(end - s))); s = at + 1)
+		if (is_escape(sf_utf8_surrogate(at, (size_t)(end - at))))
+			return true;
+	return false;
+}
+
+size_t sf_surrogates_to_bytes(const char *s, size_t len, char *out)
+{
+	const char *end = s + len;
+	size_t n = 0;
+
+	while (s < end) {
+		uint32_t c = sf_utf8_surrogate(s, (size_t)(end - s));
+		if (is_escape(c)) {
+			out[n++] = (char)(c & 0xff);
+			s += 3;
+			continue;
+		}
+		const char *next = may_be(s + 1, (size_t)(end - s) - 1);
+		size_t plain = (size_t)((next ? next : end) - s);
+		memmove(out + n, s, plain);
+		n += plain;
+		s += plain;
+	}
+	return n;
 }
 
 /* C0, DEL and C1: what a terminal may take for an order. */
@@ -46,7 +91,12 @@ void sf_escape_json(struct sf_buf *out, const char *s, size_t len)
 	sf_buf_byte(out, '"');
 	for (size_t n; len; s += n, len -= n) {
 		n = sf_utf8_unit(s, len, &c);
-		bool stray = c >= 0xdc80 && c <= 0xdcff; /* no valid character is a surrogate */
+		bool stray = is_escape(c); /* no valid character is a surrogate */
+		uint32_t lone = stray ? sf_utf8_surrogate(s, len) : 0;
+		if (lone && !is_escape(lone)) { /* three bytes that say \udcXX are three bytes */
+			c = lone;
+			n = 3;
+		}
 		if (!stray && c >= 0x20 && c != '"' && c != '\\') {
 			plain += n;
 			continue;

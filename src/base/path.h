@@ -25,8 +25,20 @@ bool sf_name_decode(struct sf_buf *out, const char *name, size_t len);
 
 /* Text for a terminal or a log line: control characters and bytes that are not UTF-8 as \xHH, backslash doubled. */
 void sf_escape_text(struct sf_buf *out, const char *s, size_t len);
-/* A JSON string with its quotes; bytes that are not UTF-8 as \udcXX (Python's surrogateescape). */
+/*
+ * A JSON string with its quotes; bytes that are not UTF-8 as \udcXX (Python's surrogateescape), a surrogate that
+ * escapes no byte (U+D800 ... U+DC7F as three bytes, which sf_surrogates_to_bytes leaves) as itself, \ud8xx.
+ */
 void sf_escape_json(struct sf_buf *out, const char *s, size_t len);
+/* Does @s hold U+DC80 ... U+DCFF as three bytes (ED B2 80 ... ED B3 BF)? */
+bool sf_surrogates_any(const char *s, size_t len);
+/*
+ * sf_surrogates_to_bytes - a str as pickled (surrogatepass) -> the bytes os.fsencode() makes of it (surrogateescape).
+ *
+ * U+DC80 ... U+DCFF become the byte 80 ... FF they stand for; all else, other surrogates too, is copied. Writes at most
+ * @len bytes to @out, which may be @s, and returns how many.
+ */
+size_t sf_surrogates_to_bytes(const char *s, size_t len, char *out);
 /* fnmatch of Python: * and ? cross dots and slashes, [seq] and [!seq]; lengths, no NUL needed. */
 bool sf_glob_match(const char *pattern, size_t pattern_len, const char *s, size_t len);
 bool sf_utf8_valid(const char *s, size_t len); /* strict: no surrogates, no overlong forms */

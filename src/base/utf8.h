@@ -37,8 +37,19 @@ static inline size_t sf_utf8_next(const char *s, size_t len, uint32_t *ret)
 	return n;
 }
 
-/* The same for bytes that need not be UTF-8: a stray byte is a character of its own, U+DC80 + ...
- * as Python has it. */
+/* The surrogate at @s as three bytes (ED A0 80 ... ED BF BF: "surrogatepass"), or 0 when there is
+ * none within @len. */
+static inline uint32_t sf_utf8_surrogate(const char *s, size_t len)
+{
+	const uint8_t *b = (const uint8_t *)s;
+
+	if (len < 3 || b[0] != 0xed || b[1] < 0xa0 || b[1] > 0xbf || (b[2] & 0xc0) != 0x80)
+		return 0;
+	return 0xd000u | (b[1] & 0x3fu) << 6 | (b[2] & 0x3fu);
+}
+
+/* The same as sf_utf8_next() for bytes that need not be UTF-8: a stray byte is a character of its
+ * own, U+DC80 + ... as Python has it. */
 static inline size_t sf_utf8_unit(const char *s, size_t len, uint32_t *ret)
 {
 	size_t n = sf_utf8_next(s, len, ret);

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -29,6 +30,7 @@ struct lower {
 	uint8_t *is_key;    /* by string */
 	struct sf_buf name; /* the key being lowered, with its prefix */
 	struct sf_buf file;
+	struct sf_arena text; /* strings that are not as stored */
 };
 
 const char *dcp_writer(const struct dcp_facts *f)
@@ -68,24 +70,47 @@ const struct sf_objinfo *dcp_listed(const struct sf_objinfo *files, size_t n, co
 	return n ? bsearch(name, files, n, sizeof(*files), by_name) : NULL;
 }
 
-static const struct dcp_str *str(const struct lower *l, uint32_t i)
+struct text {
+	const char *at;
+	uint32_t len;
+};
+
+/*
+ * A stored str as a name of ours: the one place where a byte that Python could not decode, and
+ * pickled as a lone surrogate, becomes that byte again. What has none is lent as it is stored.
+ */
+static int str(struct lower *l, uint32_t i, struct text *ret)
 {
-	return &l->m->str.at[i];
+	const struct dcp_str *s = &l->m->str.at[i];
+	char *out;
+
+	*ret = (struct text){ s->at, s->len };
+	if (!sf_surrogates_any(s->at, s->len))
+		return 0;
+	out = sf_arena_alloc(&l->text, s->len);
+	if (!out)
+		return sf_fail(l->err, -ENOMEM, "dcp: no memory for a name of %u bytes", s->len);
+	*ret = (struct text){ out, (uint32_t)sf_surrogates_to_bytes(s->at, s->len, out) };
+	return 0;
 }
 
 /* The key as shown: into l->name. */
 static int set_name(struct lower *l, uint32_t s)
 {
+	struct text key;
+	int r = str(l, s, &key);
+
+	if (r < 0)
+		return r;
 	sf_buf_reset(&l->name);
 	if (l->src->prefix) {
 		sf_buf_str(&l->name, l->src->prefix);
 		sf_buf_byte(&l->name, '.');
 	}
-	sf_buf_add(&l->name, str(l, s)->at, str(l, s)->len);
+	sf_buf_add(&l->name, key.at, key.len);
 	sf_buf_cstr(&l->name);
 	if (sf_buf_check(&l->name) < 0)
-		return sf_fail(l->err, sf_buf_check(&l->name), "dcp: a key of %u bytes",
-		               str(l, s)->len);
+		return sf_fail(l->err, sf_buf_check(&l->name), "dcp: a key of %u bytes", key.len);
 	return 0;
 }
 
@@ -102,14 +127,17 @@ static int make_place(struct lower *l, uint32_t i, enum sf_item_form form, uint3
 
 static int set_file(struct lower *l, uint32_t i)
 {
-	const struct dcp_str *path = str(l, l->m->place.at[i].path);
+	struct text path;
+	int r = str(l, l->m->place.at[i].path, &path);
 
+	if (r < 0)
+		return r;
 	sf_buf_reset(&l->file);
 	sf_buf_str(&l->file, l->src->dir);
-	sf_buf_add(&l->file, path->at, path->len);
+	sf_buf_add(&l->file, path.at, path.len);
 	sf_buf_cstr(&l->file);
 	return sf_buf_check(&l->file) < 0 ? sf_fail(l->err, sf_buf_check(&l->file),
-	                                            "dcp: a file name of %u bytes", path->len)
+	                                            "dcp: a file name of %u bytes", path.len)
 	                                  : 0;
 }
 
@@ -122,7 +150,7 @@ static int lower_places(struct lower *l)
 	int r = 0;
 
 	for (uint32_t i = 0; i < l->m->place.n && r >= 0; i++) {
-		const struct dcp_str *path = str(l, l->m->place.at[i].path);
+		const struct dcp_str *path = &l->m->str.at[l->m->place.at[i].path];
 		l->place[i] = (struct place){ .torch = SF_NONE, .blob = SF_NONE };
 		if (sf_path_check(path->at, path->len, NULL) < 0) {
 			l->place[i].torch = PLACE_UNSAFE;
@@ -140,8 +168,8 @@ static int lower_places(struct lower *l)
 		t = l->m->place.at[i].transform;
 		if (r >= 0 && t >= DCP_OTHER) {
 			sf_buf_reset(&text);
-			sf_escape_text(&text, str(l, (uint32_t)t - DCP_OTHER)->at,
-			               SF_MIN(str(l, (uint32_t)t - DCP_OTHER)->len, 200u));
+			const struct dcp_str *codec = &l->m->str.at[t - DCP_OTHER];
+			sf_escape_text(&text, codec->at, SF_MIN(codec->len, 200u));
 			r = sf_ckpt_builder_warn(l->b, NULL, "transform",
 			                         "items in %s were written through '%s', which "
 			                         "cannot be undone here",
@@ -267,6 +295,11 @@ static int lower_keys(struct lower *l)
 		else
 			r = sf_ckpt_builder_object(l->b, (const char *)l->name.at, l->name.len,
 			                           &l->object[key->name], l->err);
+		if (r == -EBADMSG &&
+		    sf_surrogates_any(m->str.at[key->name].at, m->str.at[key->name].len))
+			sf_fail_ctx(l->err, r,
+			            "dcp: a key with lone surrogates, read as the bytes they "
+			            "stand for");
 	}
 	return r;
 }
@@ -325,20 +358,27 @@ static int lower_paths(struct lower *l)
 		l->is_key[path->key] = 2;
 		for (uint32_t k = 0; k < path->n; k++) {
 			const struct dcp_elem *e = &m->elem.at[path->elem0 + k];
-			elem[front + k] = (struct sf_path_elem){ str(l, e->text)->at,
-				                                 str(l, e->text)->len, e->is_int };
+			struct text t;
+			r = str(l, e->text, &t);
+			if (r < 0)
+				return r;
+			elem[front + k] = (struct sf_path_elem){ t.at, t.len, e->is_int };
 		}
 		r = set_name(l, path->key);
 		if (r >= 0)
 			r = sf_ckpt_builder_path(l->b, (const char *)l->name.at, l->name.len, elem,
 			                         front + path->n, l->err);
+		sf_arena_release(&l->text); /* the builder has its own */
 	}
 	for (size_t i = 0; front && i < m->key.n && r >= 0; i++) {
 		uint32_t name = m->key.at[i].name;
 		if (l->is_key[name] == 2)
 			continue;
-		elem[1] = (struct sf_path_elem){ str(l, name)->at, str(l, name)->len, 0 };
-		r = set_name(l, name);
+		struct text t;
+		r = str(l, name, &t);
+		elem[1] = (struct sf_path_elem){ t.at, t.len, 0 };
+		if (r >= 0)
+			r = set_name(l, name);
 		if (r >= 0)
 			r = sf_ckpt_builder_path(l->b, (const char *)l->name.at, l->name.len, elem,
 			                         2, l->err);
@@ -377,5 +417,6 @@ int dcp_lower(const struct dcp_meta *m, const struct dcp_source *src, struct sf_
 	free(l.is_key);
 	sf_buf_release(&l.name);
 	sf_buf_release(&l.file);
+	sf_arena_release(&l.text);
 	return r;
 }

@@ -15,21 +15,40 @@ static bool is_digit(char c)
 	return c >= '0' && c <= '9';
 }
 
-int sf_natural_compare(const char *a, const char *b)
+/* Behind the zeros in front of the number at @s: its last digit at least is left. */
+static const char *skip_zeros(const char *s, const char *end)
 {
-	const char *x = a, *y = b;
+	while (*s == '0' && end - s > 1 && is_digit(s[1]))
+		s++;
+	return s;
+}
 
-	while (*x && *y) {
+static size_t digits(const char *s, const char *end)
+{
+	size_t n = 0;
+
+	while (s + n < end && is_digit(s[n]))
+		n++;
+	return n;
+}
+
+static int plain_compare(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	size_t n = SF_MIN(a_len, b_len);
+	int d = n ? memcmp(a, b, n) : 0;
+
+	return d ? d : (a_len > b_len) - (a_len < b_len);
+}
+
+int sf_natural_compare(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	const char *x = a, *y = b, *x_end = a + a_len, *y_end = b + b_len;
+
+	while (x < x_end && y < y_end) {
 		if (is_digit(*x) && is_digit(*y)) {
-			size_t n, m;
-			for (; *x == '0' && is_digit(x[1]);)
-				x++;
-			for (; *y == '0' && is_digit(y[1]);)
-				y++;
-			for (n = 0; is_digit(x[n]);)
-				n++;
-			for (m = 0; is_digit(y[m]);)
-				m++;
+			x = skip_zeros(x, x_end);
+			y = skip_zeros(y, y_end);
+			size_t n = digits(x, x_end), m = digits(y, y_end);
 			int d = n != m ? (n < m ? -1 : 1) : memcmp(x, y, n);
 			if (d)
 				return d;
@@ -42,9 +61,10 @@ int sf_natural_compare(const char *a, const char *b)
 			return (uint8_t)*x < (uint8_t)*y ? -1 : 1;
 		}
 	}
-	if (*x || *y)
-		return *x ? 1 : -1;
-	return strcmp(a, b); /* they differ in leading zeros only, or not at all */
+	if (x < x_end || y < y_end)
+		return x < x_end ? 1 : -1;
+	/* they differ in leading zeros only, or not at all */
+	return plain_compare(a, a_len, b, b_len);
 }
 
 static bool is_part(const char *s, size_t len, const char *part)
@@ -70,12 +90,13 @@ static bool is_extra_state(const char *name, size_t len)
 }
 
 /* @name without wrapper components, NUL behind. */
-static char *unwrap(const char *name, size_t len, bool strip, struct sf_arena *arena)
+static int unwrap(const char *name, size_t len, bool strip, struct sf_arena *arena,
+                  struct sf_hf_name *ret)
 {
 	char *out = sf_arena_alloc(arena, len + 1), *to = out;
 
 	if (!out)
-		return NULL;
+		return -ENOMEM;
 	for (size_t from = 0, i = 0; i <= len; i++)
 		if (i == len || name[i] == '.') {
 			if (!strip || !is_wrapper(name + from, i - from)) {
@@ -87,43 +108,45 @@ static char *unwrap(const char *name, size_t len, bool strip, struct sf_arena *a
 			from = i + 1;
 		}
 	*to = '\0';
-	if (*out == '.' && len && *name != '.') /* the first component was a wrapper */
+	if (to > out && *out == '.' && *name != '.') /* the first component was a wrapper */
 		out++;
-	return out;
+	ret->s = out;
+	ret->len = (uint32_t)(to - out);
+	return 0;
 }
 
 static bool shows(const struct sf_catalog *c, uint32_t entry, size_t len, const char *name)
 {
 	return c->entry[entry].tensor != SF_NONE && !is_extra_state(name, len) &&
-	       !memchr(name, '\0', len) && !sf_view_safetensors_refuses(c, entry, true);
+	       !sf_view_safetensors_refuses(c, entry, true);
 }
 
 static int same(void *arg, uint32_t value, const char *name, size_t len)
 {
-	const char *other = ((const char **)arg)[value];
+	const struct sf_hf_name *other = (const struct sf_hf_name *)arg + value;
 
-	return strlen(other) == len && memcmp(other, name, len) == 0;
+	return other->len == len && (len == 0 || memcmp(other->s, name, len) == 0);
 }
 
-static int check_names(const struct sf_catalog *c, const uint32_t *entry, const char **name,
-                       uint32_t n, struct sf_error *err)
+static int check_names(const struct sf_catalog *c, struct sf_hf_name *name, uint32_t n,
+                       struct sf_error *err)
 {
 	struct sf_map map = { 0 };
 	int failed = sf_map_reserve(&map, n);
 
 	for (uint32_t i = 0; i < n && !failed; i++) {
-		uint32_t other = sf_map_add(&map, name[i], strlen(name[i]), i, same, name, &failed);
+		uint32_t other = sf_map_add(&map, name[i].s, name[i].len, i, same, name, &failed);
 		if (other == SF_MAP_NONE)
 			continue;
-		failed = sf_fail(err, -EINVAL,
-		                 "hf/: keys '%.200s' and '%.200s' both become '%.200s'",
-		                 c->entry[entry[other]].name, c->entry[entry[i]].name, name[i]);
+		failed = sf_fail(
+			err, -EINVAL, "hf/: keys '%.200s' and '%.200s' both become '%.200s'",
+			c->entry[name[other].entry].name, c->entry[name[i].entry].name, name[i].s);
 	}
 	sf_map_release(&map);
 	return failed == -ENOMEM ? sf_fail(err, failed, "no memory for the names of hf/") : failed;
 }
 
-static int map_names(const struct sf_catalog *c, struct sf_arena *arena, const char **name,
+static int map_names(const struct sf_catalog *c, struct sf_arena *arena, struct sf_hf_name *name,
                      uint32_t n)
 {
 	struct sf_buf b = { 0 };
@@ -131,56 +154,37 @@ static int map_names(const struct sf_catalog *c, struct sf_arena *arena, const c
 
 	for (uint32_t i = 0; i < n && r >= 0; i++) {
 		sf_buf_reset(&b);
-		if (!sf_map_name(c->opt->hf_map, c->opt->nhf_map, name[i], strlen(name[i]), &b))
+		if (!sf_map_name(c->opt->hf_map, c->opt->nhf_map, name[i].s, name[i].len, &b))
 			continue;
 		r = sf_buf_check(&b);
-		if (r >= 0)
-			name[i] = sf_arena_strdup(arena, (const char *)b.at, b.len);
-		if (!name[i])
+		if (r < 0)
+			break;
+		name[i].s = sf_arena_strdup(arena, (const char *)b.at, b.len);
+		name[i].len = (uint32_t)b.len;
+		if (!name[i].s)
 			r = -ENOMEM;
 	}
 	sf_buf_release(&b);
 	return r;
 }
 
-struct pair {
-	const char *name;
-	uint32_t entry;
-};
-
 static int compare(const void *a, const void *b)
 {
-	return sf_natural_compare(((const struct pair *)a)->name, ((const struct pair *)b)->name);
-}
+	const struct sf_hf_name *x = a, *y = b;
 
-static int sort(uint32_t *entry, const char **name, uint32_t n)
-{
-	SF_FREE struct pair *pair = sf_alloc_array(n, sizeof(*pair));
-
-	if (!pair)
-		return -ENOMEM;
-	for (uint32_t i = 0; i < n; i++)
-		pair[i] = (struct pair){ name[i], entry[i] };
-	qsort(pair, n, sizeof(*pair), compare);
-	for (uint32_t i = 0; i < n; i++) {
-		name[i] = pair[i].name;
-		entry[i] = pair[i].entry;
-	}
-	return 0;
+	return sf_natural_compare(x->s, x->len, y->s, y->len);
 }
 
 int sf_hf_choose(const struct sf_catalog *c, uint32_t group, struct sf_arena *arena,
-                 uint32_t **ret_entry, const char ***ret_name, uint32_t *ret_n,
-                 struct sf_error *err)
+                 struct sf_hf_name **ret, uint32_t *ret_n, struct sf_error *err)
 {
 	const struct sf_cat_group *g = &c->group[group];
-	uint32_t *entry = sf_arena_calloc(arena, (size_t)g->n + 1, sizeof(*entry));
-	const char **name = sf_arena_calloc(arena, (size_t)g->n + 1, sizeof(*name));
+	struct sf_hf_name *name = sf_arena_calloc(arena, (size_t)g->n + 1, sizeof(*name));
 	bool module = c->opt->hf_strip;
 	uint32_t n = 0;
-	int r;
+	int r = 0;
 
-	if (!entry || !name)
+	if (!name)
 		return sf_fail(err, -ENOMEM, "no memory for the names of hf/");
 	for (uint32_t i = g->first; i < g->first + g->n; i++) {
 		uint32_t e = c->by_group[i];
@@ -188,23 +192,23 @@ int sf_hf_choose(const struct sf_catalog *c, uint32_t group, struct sf_arena *ar
 		const char *s = sf_entry_stripped(&c->entry[e], g->of->strip, &len);
 		if (!shows(c, e, len, s))
 			continue;
-		entry[n] = e;
-		name[n] = unwrap(s, len, c->opt->hf_strip, arena);
-		if (!name[n])
+		if (unwrap(s, len, c->opt->hf_strip, arena, &name[n]) < 0)
 			return sf_fail(err, -ENOMEM, "no memory for the names of hf/");
-		module &= strncmp(name[n], MODULE, strlen(MODULE)) == 0;
+		name[n].entry = e;
+		module &= strncmp(name[n].s, MODULE, strlen(MODULE)) == 0;
 		n++;
 	}
-	for (uint32_t i = 0; module && i < n; i++)
-		name[i] += strlen(MODULE);
-	r = c->opt->nhf_map ? map_names(c, arena, name, n) : 0;
-	if (r >= 0)
-		r = sort(entry, name, n);
+	for (uint32_t i = 0; module && i < n; i++) {
+		name[i].s += strlen(MODULE);
+		name[i].len -= (uint32_t)strlen(MODULE);
+	}
+	if (c->opt->nhf_map)
+		r = map_names(c, arena, name, n);
 	if (r < 0)
 		return sf_fail(err, r, "no memory for the names of hf/");
-	r = check_names(c, entry, name, n, err);
-	*ret_entry = entry;
-	*ret_name = name;
+	qsort(name, n, sizeof(*name), compare);
+	r = check_names(c, name, n, err);
+	*ret = name;
 	*ret_n = n;
 	return r;
 }

@@ -12,11 +12,14 @@
  * natural order of the names: layers.2 before layers.10. Memory: @arena. Errors: -EINVAL two keys
  * to one name, both in the message; -ENOMEM.
  */
+struct sf_hf_name {
+	const char *s; /* may hold NULs */
+	uint32_t len, entry;
+};
 int sf_hf_choose(const struct sf_catalog *c, uint32_t group, struct sf_arena *arena,
-                 uint32_t **ret_entry, const char ***ret_name, uint32_t *ret_n,
-                 struct sf_error *err);
+                 struct sf_hf_name **ret, uint32_t *ret_n, struct sf_error *err);
 
-/* Digits count as numbers; strcmp()'s sign. */
-int sf_natural_compare(const char *a, const char *b);
+/* Digits count as numbers; memcmp()'s sign. */
+int sf_natural_compare(const char *a, size_t a_len, const char *b, size_t b_len);
 
 #endif

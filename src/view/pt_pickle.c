@@ -82,7 +82,8 @@ static void put_int(struct sf_buf *out, uint64_t v)
 }
 
 /* Length of the UTF-8 sequence at @s, lone surrogates included (Python decodes with
- * "surrogatepass"); 0: no such thing. */
+ * "surrogatepass") but for those that stand for a byte: a name has the byte itself. 0: no such
+ * thing. */
 static size_t utf8_pass(const uint8_t *s, size_t len)
 {
 	size_t n = s[0] < 0x80                   ? 1
@@ -97,7 +98,7 @@ static size_t utf8_pass(const uint8_t *s, size_t len)
 		if ((s[i] & 0xc0) != 0x80)
 			return 0;
 	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
-	    (s[0] == 0xf4 && s[1] >= 0x90))
+	    (s[0] == 0xf4 && s[1] >= 0x90) || (s[0] == 0xed && s[1] >= 0xb2))
 		return 0;
 	return n;
 }

@@ -37,7 +37,7 @@ static struct sf_pt_elem flat_name(const struct sf_pt *pt, const struct sf_pt_le
 
 	if (pt->sel.names) {
 		name.s = pt->sel.names[l->pos];
-		name.len = strlen(name.s);
+		name.len = pt->sel.name_lens[l->pos];
 		return name;
 	}
 	if (e->npath <= pt->sel.strip)

@@ -8,6 +8,7 @@
 
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "view/object.h"
 #include "view/st_embed.h"
 
@@ -257,7 +258,9 @@ static int below(struct walk *w, struct sf_pv *v, const char *part, size_t len, 
 	if (len >= SF_ST_INNER_NAME || was + 1 + len > SF_ST_INNER_NAME)
 		return stop(w, "a name in it is too long: the rest is left out");
 	sf_buf_byte(&w->name, '.');
-	sf_buf_add(&w->name, part, len);
+	char *to = sf_buf_extend(&w->name, len);
+	if (to) /* a str of the pickle, a name of ours */
+		w->name.len -= len - sf_surrogates_to_bytes(part, len, to);
 	r = sf_buf_check(&w->name);
 	if (r >= 0)
 		r = visit(w, v, depth);

@@ -79,7 +79,7 @@ const char *sf_st_name(const struct sf_catalog *c, const struct sf_selection *se
 {
 	if (!sel->names)
 		return sf_entry_stripped(&c->entry[sel->entry[pos]], sel->strip, ret_len);
-	*ret_len = strlen(sel->names[pos]);
+	*ret_len = sel->name_lens[pos];
 	return sel->names[pos];
 }
 

@@ -12,9 +12,10 @@ struct sf_selection {
 	uint32_t n;
 	unsigned strip; /* path elements (and the name's text of them) left out: a group file */
 	bool cast;      /* apply opt->dtype (model.*, hf/, npy/ …; never checkpoint.*, optim.*) */
-	const char *const *names; /* other names, one per entry (hf/), or NULL */
-	bool flat;                /* .pt: {name: tensor} instead of the nested state dict (export
-	                             one_file_per_tensor, chunks, get) */
+	const char *const *names;  /* other names, one per entry (hf/), or NULL */
+	const uint32_t *name_lens; /* their bytes: a name may hold NULs */
+	bool flat;                 /* .pt: {name: tensor} instead of the nested state dict (export
+	                              one_file_per_tensor, chunks, get) */
 	bool bare;     /* .pt of one entry: the value itself, not a dict (pt/KEY.pt, tensor.pt,
 	                  value.pt) */
 	bool real_crc; /* .pt: CRCs of tensor records (export); reads every tensor in prepare unless

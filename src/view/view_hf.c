@@ -17,8 +17,7 @@
 /* One file being planned: entries and names at the front of the final arrays once all are known. */
 struct plan {
 	const struct sf_catalog *c;
-	const uint32_t *entry;
-	const char **name;
+	struct sf_hf_name *name;
 	uint32_t n;
 	uint32_t *file; /* which file an entry goes into */
 	uint32_t nfiles;
@@ -35,7 +34,7 @@ void sf_hf_free(struct sf_hf *hf)
 
 static uint64_t bytes_of(const struct plan *p, uint32_t i)
 {
-	const struct sf_entry *e = &p->c->entry[p->entry[i]];
+	const struct sf_entry *e = &p->c->entry[p->name[i].entry];
 
 	return sf_tensor_bytes_as(&p->c->ckpt->tensor[e->tensor], (enum sf_dtype)e->dtype);
 }
@@ -70,20 +69,23 @@ static void plan_files(struct plan *p)
 static int make_files(struct plan *p, struct sf_hf *hf)
 {
 	uint32_t *entry = sf_arena_calloc(&hf->arena, (size_t)p->n + 1, sizeof(*entry));
+	uint32_t *len = sf_arena_calloc(&hf->arena, (size_t)p->n + 1, sizeof(*len));
 	const char **name = sf_arena_calloc(&hf->arena, (size_t)p->n + 1, sizeof(*name));
 	struct sf_hf_file *file = sf_arena_calloc(&hf->arena, (size_t)p->nfiles + 1, sizeof(*file));
 	const char *stem = p->c->opt->hf_name ? p->c->opt->hf_name : "model";
 	char text[512];
 	uint32_t at = 0;
 
-	if (!entry || !name || !file)
+	if (!entry || !len || !name || !file)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < p->n; i++)
 		file[p->file[i]].sel.n++;
 	for (uint32_t f = 0; f < p->nfiles; f++) {
-		file[f].sel = (struct sf_selection){
-			.entry = entry + at, .names = name + at, .n = file[f].sel.n, .cast = true
-		};
+		file[f].sel = (struct sf_selection){ .entry = entry + at,
+			                             .names = name + at,
+			                             .name_lens = len + at,
+			                             .n = file[f].sel.n,
+			                             .cast = true };
 		at += file[f].sel.n;
 		if (p->nfiles == 1)
 			snprintf(text, sizeof(text), "%.200s.safetensors", stem);
@@ -99,8 +101,9 @@ static int make_files(struct plan *p, struct sf_hf *hf)
 	for (uint32_t i = 0; i < p->n; i++) {
 		struct sf_selection *sel = &file[p->file[i]].sel;
 		uint32_t to = (uint32_t)(sel->entry - entry) + sel->n++;
-		entry[to] = p->entry[i];
-		name[to] = p->name[i];
+		entry[to] = p->name[i].entry;
+		name[to] = p->name[i].s;
+		len[to] = p->name[i].len;
 	}
 	snprintf(text, sizeof(text), "%.200s.safetensors.index.json", stem);
 	hf->index_name = sf_arena_strdup(&hf->arena, text, strlen(text));
@@ -112,9 +115,8 @@ static int make_files(struct plan *p, struct sf_hf *hf)
 
 /* A string as Python's json.dumps spells it by default: everything past ASCII as \u, in pairs where
  * it must. */
-static void put_ascii(struct sf_buf *out, const char *s)
+static void put_ascii(struct sf_buf *out, const char *s, size_t len)
 {
-	size_t len = strlen(s);
 	uint32_t ch;
 
 	sf_buf_byte(out, '"');
@@ -145,9 +147,12 @@ static void put_ascii(struct sf_buf *out, const char *s)
 
 static int compare_names(const void *a, const void *b, void *arg)
 {
-	const char *const *name = arg;
+	const struct sf_hf_name *name = arg, *x = &name[*(const uint32_t *)a],
+				*y = &name[*(const uint32_t *)b];
+	size_t n = SF_MIN(x->len, y->len);
+	int d = n ? memcmp(x->s, y->s, n) : 0;
 
-	return strcmp(name[*(const uint32_t *)a], name[*(const uint32_t *)b]);
+	return d ? d : (x->len > y->len) - (x->len < y->len);
 }
 
 /* json.dumps(index, indent=2, sort_keys=True) + "\n", as transformers' save_pretrained writes it.
@@ -169,9 +174,11 @@ static int make_index(const struct plan *p, struct sf_hf *hf)
 	              p->total);
 	for (uint32_t i = 0; i < p->n; i++) {
 		sf_buf_str(&text, i ? ",\n    " : "\n    ");
-		put_ascii(&text, p->name[order[i]]);
+		const struct sf_hf_name *name = &p->name[order[i]];
+		const char *file = hf->file[p->file[order[i]]].name;
+		put_ascii(&text, name->s, name->len);
 		sf_buf_str(&text, ": ");
-		put_ascii(&text, hf->file[p->file[order[i]]].name);
+		put_ascii(&text, file, strlen(file));
 	}
 	sf_buf_str(&text, "\n  }\n}\n");
 	r = sf_buf_check(&text);
@@ -241,7 +248,7 @@ int sf_hf_new(const struct sf_catalog *c, struct sf_hf **ret, struct sf_error *e
 {
 	struct plan p = { .c = c };
 	struct sf_hf *hf;
-	uint32_t group = 0, *entry = NULL;
+	uint32_t group = 0;
 	int r = find_group(c, &group, err);
 
 	if (r < 0)
@@ -254,8 +261,7 @@ int sf_hf_new(const struct sf_catalog *c, struct sf_hf **ret, struct sf_error *e
 	if (!hf)
 		return sf_fail(err, -ENOMEM, "hf/");
 	hf->catalog = c;
-	r = sf_hf_choose(c, group, &hf->arena, &entry, &p.name, &p.n, err);
-	p.entry = entry;
+	r = sf_hf_choose(c, group, &hf->arena, &p.name, &p.n, err);
 	if (r >= 0 && p.n == 0)
 		r = sf_fail(err, -ENOENT, "hf/: the group has no tensor that safetensors can hold");
 	if (r >= 0) {

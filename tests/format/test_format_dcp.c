@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "format/format.h"
 #include "format/format_dcp.h"
+#include "format/format_dcp_lower.h"
 #include "format/format_dcp_meta.h"
 #include "read/reader.h"
 #include "store/source.h"
@@ -273,6 +274,51 @@ static bool warned(const struct sf_ckpt *ckpt, const char *code, const char *tex
 	return false;
 }
 
+START_TEST(lone_surrogates_of_names_are_the_bytes_they_stand_for)
+{
+	static const char *const want[] = { "\xff", "%\xff/", "\xc3\xa9\xc3", "ok.\x80\xfe.w",
+		                            "plain\xff" };
+	char path[4096];
+	struct sf_ckpt *ckpt = load_dir(sf_test_data(path, "dcp/names_surrogate/ckpt"));
+
+	ck_assert_uint_eq(ckpt->nkeys, SF_ARRAY_LEN(want));
+	for (size_t i = 0; i < SF_ARRAY_LEN(want); i++) {
+		size_t len = strlen(want[i]);
+		const struct sf_key *key = NULL;
+		for (uint32_t k = 0; k < ckpt->nkeys && !key; k++)
+			if (ckpt->key[k].len == len && memcmp(ckpt->key[k].name, want[i], len) == 0)
+				key = &ckpt->key[k];
+		ck_assert_msg(key != NULL, "key %zu", i);
+		ck_assert_uint_eq(key->npath, 1); /* flat: the name whole */
+		ck_assert_uint_eq(key->path[0].len, len);
+		ck_assert_int_eq(memcmp(key->path[0].s, want[i], len), 0);
+	}
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+/* Keys that are two in Python and one as bytes: a surrogate pair that spells a character. */
+START_TEST(two_keys_of_the_same_bytes_are_refused_with_the_reason)
+{
+	static const char *const names[] = { "a\xc3\xa9", "a\xed\xb3\x83\xed\xb2\xa9" };
+	const struct dcp_source src = { .dir = "" };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_ckpt_builder *b;
+	struct dcp_meta m = { 0 };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++) {
+		struct dcp_key key = { .tensor = DCP_NONE };
+		ck_assert_int_ge(dcp_meta_str(&m, names[i], strlen(names[i]), &key.name), 0);
+		ck_assert_int_ge(dcp_keys_push(&m.key, key), 0);
+	}
+	ck_assert_int_eq(sf_ckpt_builder_new("dcp", "here", &b, &err), 0);
+	ck_assert_int_eq(dcp_lower(&m, &src, b, &err), -EBADMSG);
+	ck_assert_msg(strstr(err.msg, "surrogates") && strstr(err.msg, "twice"), "%s", err.msg);
+	sf_ckpt_builder_free(b);
+	dcp_meta_release(&m);
+}
+END_TEST
+
 START_TEST(a_file_name_that_leads_outside_is_refused)
 {
 	static const char *const names[] = { "../../distcp", "/etc/passwd0", "a//b/0distcp",
@@ -504,6 +550,8 @@ int main(void)
 	tcase_add_test(tc, every_case_has_its_keys_with_dtype_and_shape);
 	tcase_add_test(tc, both_readers_agree_on_every_case);
 	tcase_add_test(tc, what_was_not_committed_says_so);
+	tcase_add_test(tc, lone_surrogates_of_names_are_the_bytes_they_stand_for);
+	tcase_add_test(tc, two_keys_of_the_same_bytes_are_refused_with_the_reason);
 	tcase_add_test(tc, a_file_name_that_leads_outside_is_refused);
 	tcase_add_test(tc, an_unknown_transform_is_named_and_its_keys_stay);
 	tcase_add_test(tc, unreadable_metadata_gives_way_to_the_ranks_own);

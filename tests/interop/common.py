@@ -372,6 +372,17 @@ def esc(part, key=None, suffix=""):
     return out + "~" + hashlib.sha256((part if key is None else key).encode("utf-8", "surrogateescape")).hexdigest()[:16]
 
 
+def mappable(path):
+    """A path for torch.load(mmap=True), which takes none that is not UTF-8: a link to such a one."""
+    try:
+        path.encode("utf-8")
+        return path
+    except UnicodeEncodeError:
+        link = os.path.join(tempfile.mkdtemp(prefix="sf-interop-"), "link" + os.path.splitext(path)[1])
+        os.symlink(path, link)
+        return link
+
+
 def flat(key):
     return esc(key, key, ".safetensors")
 

@@ -1,7 +1,6 @@
 #include "config.h"
 
 #include <stdio.h>
-#include <time.h>
 
 #include "base/mem.h"
 #include "ckpt/box.h"

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/utf8.h"
 #include "tests/lib/sf_test.h"
 
 START_TEST(stored_names_stay_below_their_directory)
@@ -201,17 +202,72 @@ END_TEST
 START_TEST(json_strings_say_every_byte)
 {
 	static const char in[] =
-		"a\"\\\b\f\n\r\t\x01\x7f\xc3\xa9\xff\xed\xa0\x80\xf0\x9f\x98\x80\0z";
+		"a\"\\\b\f\n\r\t\x01\x7f\xc3\xa9\xff\xed\xa0\x80\xed\xb1\xbf\xed\xb2\x80"
+		"\xf0\x9f\x98\x80\0z\xed\xa0";
 	struct sf_buf out = { 0 };
 
 	sf_escape_json(&out, in, sizeof(in) - 1);
-	ck_assert_str_eq(sf_buf_cstr(&out), "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\x7f\xc3\xa9\\udcff\\"
-	                                    "udced\\udca0\\udc80\xf0\x9f\x98\x80"
-	                                    "\\u0000z\"");
+	ck_assert_str_eq(sf_buf_cstr(&out), "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\x7f\xc3\xa9\\udcff"
+	                                    "\\ud800\\udc7f\\udced\\udcb2\\udc80"
+	                                    "\xf0\x9f\x98\x80\\u0000z\\udced\\udca0\"");
 	sf_buf_reset(&out);
 	sf_escape_json(&out, "", 0);
 	ck_assert_str_eq(sf_buf_cstr(&out), "\"\"");
 	sf_buf_release(&out);
+}
+END_TEST
+
+/* As Python pickles the str that os.fsdecode() makes of @s. */
+static void put_pickled(struct sf_buf *out, const char *s, size_t len)
+{
+	uint32_t c;
+
+	for (size_t n; len; s += n, len -= n) {
+		n = sf_utf8_unit(s, len, &c);
+		if (c >= 0xdc80 && c <= 0xdcff) {
+			sf_buf_byte(out, 0xed);
+			sf_buf_byte(out, (uint8_t)(0x80 | (c >> 6 & 0x3f)));
+			sf_buf_byte(out, (uint8_t)(0x80 | (c & 0x3f)));
+		} else {
+			sf_buf_add(out, s, n);
+		}
+	}
+}
+
+START_TEST(a_surrogate_becomes_the_byte_it_stands_for)
+{
+	for (unsigned c = 0xd800; c < 0xe000; c++) {
+		char s[6] = { 'a', (char)0xed, (char)(0x80 | (c >> 6 & 0x3f)),
+			      (char)(0x80 | (c & 0x3f)), 'z' };
+		const char byte[] = { 'a', (char)(c & 0xff), 'z', 0 };
+		bool escape = c >= 0xdc80 && c <= 0xdcff;
+		ck_assert_int_eq(sf_surrogates_any(s, 5), escape);
+		ck_assert(!sf_surrogates_any(s, 3));        /* cut short it is none */
+		size_t n = sf_surrogates_to_bytes(s, 5, s); /* in place */
+		ck_assert_uint_eq(n, escape ? 3 : 5);
+		ck_assert_int_eq(memcmp(s, byte, 3) == 0, escape);
+	}
+	ck_assert(!sf_surrogates_any(NULL, 0));
+}
+END_TEST
+
+/* Property: names of any bytes come back from what Python pickles for them, and what holds no
+ * surrogate stays as it is. */
+START_TEST(any_name_comes_back_from_its_pickle)
+{
+	uint64_t rnd = sf_test_seed("any_name_comes_back_from_its_pickle");
+
+	for (int round = 0; round < 3000; round++) {
+		struct sf_buf b = { 0 };
+		char name[200];
+		size_t len = random_name(&rnd, name, sizeof(name)), n;
+		put_pickled(&b, name, len);
+		ck_assert_int_eq(sf_surrogates_any((char *)b.at, b.len), !sf_utf8_valid(name, len));
+		n = sf_surrogates_to_bytes((char *)b.at, b.len, (char *)b.at);
+		ck_assert_uint_eq(n, len);
+		ck_assert(len == 0 || memcmp(b.at, name, len) == 0);
+		sf_buf_release(&b);
+	}
 }
 END_TEST
 
@@ -341,6 +397,8 @@ int main(void)
 	tcase_add_test(t, sha256_is_the_standards);
 	tcase_add_test(t, terminals_get_no_control_characters);
 	tcase_add_test(t, json_strings_say_every_byte);
+	tcase_add_test(t, a_surrogate_becomes_the_byte_it_stands_for);
+	tcase_add_test(t, any_name_comes_back_from_its_pickle);
 	tcase_add_test(t, utf8_is_strict);
 	tcase_add_test(t, globs_are_pythons);
 	tcase_add_test(t, globs_match_the_obvious_definition);

@@ -376,6 +376,7 @@ START_TEST(no_object_is_read_for_hf_names_or_with_objects_none)
 	struct world w;
 	struct read_back rb;
 	const char *names[] = { "x", "y" };
+	const uint32_t lens[] = { 1, 1 };
 
 	world_init(&w);
 	world_tensor(&w, "m", SF_FLOAT32, 1, (uint64_t[]){ 3 });
@@ -384,7 +385,8 @@ START_TEST(no_object_is_read_for_hf_names_or_with_objects_none)
 	world_open(&w);
 	for (unsigned hf = 0; hf < 2; hf++) {
 		w.opt.objects = hf ? SF_OBJECTS_KEEP : SF_OBJECTS_NONE;
-		struct sf_vfile *f = make(&w, (struct sf_selection){ .names = hf ? names : NULL });
+		struct sf_vfile *f = make(
+			&w, (struct sf_selection){ .names = hf ? names : NULL, .name_lens = lens });
 		read_back(f, &rb);
 		ck_assert_uint_eq(rb.head.n, 1);
 		check_skipped(&rb, "o", "not a tensor");

@@ -22,6 +22,11 @@ static struct sf_hf *hf_of(struct vw *w)
 	return hf;
 }
 
+static int natural(const char *a, const char *b)
+{
+	return sf_natural_compare(a, strlen(a), b, strlen(b));
+}
+
 /* All names in order, '|' between tensors, '#' between files. */
 static char *names(const struct sf_hf *hf)
 {
@@ -61,6 +66,38 @@ START_TEST(wrappers_are_taken_out_and_a_common_module)
 	check_names(&w, "_orig_mod.module.layers.9._fsdp_wrapped_module.w|module._orig_mod.layers."
 	                "10._checkpoint_wrapped_module.w|"
 	                "module.embed");
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(a_name_may_hold_a_nul)
+{
+	static const char *const names[] = { "module.a", "module.a\0b", "module._orig_mod.a\0c" };
+	static const size_t len[] = { 8, 10, 20 };
+	struct sf_vfile *f;
+	struct sf_hf *hf;
+	struct vw w;
+	uint64_t size;
+
+	vw_init(&w);
+	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++)
+		vw_flat(&w, names[i], len[i]);
+	w.opt.hf_group = "";
+	w.opt.max_shard_size = 8; /* two tensors a file: there is an index */
+	hf = hf_of(&w);
+	ck_assert_uint_eq(hf->nfiles, 2);
+	ck_assert_uint_eq(hf->file[0].sel.name_lens[0], 1);
+	ck_assert_uint_eq(hf->file[0].sel.name_lens[1], 3);
+	ck_assert_int_eq(memcmp(hf->file[0].sel.names[1], "a\0b", 4), 0);
+	ck_assert_uint_eq(hf->file[1].sel.name_lens[0], 3);
+	ck_assert_int_eq(memcmp(hf->file[1].sel.names[0], "a\0c", 4), 0);
+	ck_assert_ptr_nonnull(strstr(hf->index_json, "\"a\": \"model-00001-of-00002"));
+	ck_assert_ptr_nonnull(strstr(hf->index_json, "\"a\\u0000b\": \"model-00001-of-00002"));
+	ck_assert_ptr_nonnull(strstr(hf->index_json, "\"a\\u0000c\": \"model-00002-of-00002"));
+	vw_ok(sf_view_safetensors(w.cat, w.reader, &hf->file[1].sel, &f, &err));
+	SF_FREE uint8_t *text = vw_read(f, &size);
+	ck_assert_ptr_nonnull(memmem(text, size, "\"a\\u0000c\"", 10));
+	sf_hf_free(hf);
 	vw_close(&w);
 }
 END_TEST
@@ -219,10 +256,9 @@ START_TEST(no_file_passes_the_limit)
 				                                .tensor]
 				                 .bytes;
 				if (i)
-					ck_assert_int_lt(
-						sf_natural_compare(hf->file[f].sel.names[i - 1],
-					                           hf->file[f].sel.names[i]),
-						0);
+					ck_assert_int_lt(natural(hf->file[f].sel.names[i - 1],
+					                         hf->file[f].sel.names[i]),
+					                 0);
 			}
 			ck_assert(bytes <= w.opt.max_shard_size || hf->file[f].sel.n == 1);
 		}
@@ -241,7 +277,7 @@ START_TEST(digits_compare_as_numbers)
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(sorted); i++)
 		for (size_t k = 0; k < SF_ARRAY_LEN(sorted); k++) {
-			int d = sf_natural_compare(sorted[i], sorted[k]);
+			int d = natural(sorted[i], sorted[k]);
 			if (i == k)
 				ck_assert_int_eq(d, 0);
 			else if (strcmp(sorted[i], "002") && strcmp(sorted[k], "002"))
@@ -388,6 +424,7 @@ int main(void)
 	TCase *t = tcase_create("all");
 
 	tcase_add_test(t, wrappers_are_taken_out_and_a_common_module);
+	tcase_add_test(t, a_name_may_hold_a_nul);
 	tcase_add_test(t, a_module_that_not_all_have_stays);
 	tcase_add_test(t, hf_map_comes_last_and_two_keys_to_one_name_are_refused);
 	tcase_add_test(t, another_group_can_be_shown);

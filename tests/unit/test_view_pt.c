@@ -336,6 +336,35 @@ START_TEST(a_group_file_is_nested_without_the_groups_key_and_flat_files_have_ful
 }
 END_TEST
 
+START_TEST(bytes_that_are_not_utf8_are_pickled_as_the_surrogates_that_stand_for_them)
+{
+	static const struct {
+		const char *key, *pickled;
+	} t[] = { { "\xff", "X\3\0\0\0\xed\xb3\xbf" },
+		  { "\xc3\xa9\xc3", "X\5\0\0\0\xc3\xa9\xed\xb3\x83" },
+		  { "\xed\xb2\x80", "X\x09\0\0\0\xed\xb3\xad\xed\xb2\xb2\xed\xb2\x80" },
+		  { "\xed\xa0\x80", "X\3\0\0\0\xed\xa0\x80" } };
+	struct sf_selection sel = { .n = 1 };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(t); i++) {
+		struct sf_vfile *f;
+		uint32_t entry = 0;
+		uint64_t len;
+		struct world w;
+		world_init(&w);
+		world_tensor(&w, t[i].key, SF_FLOAT32, 1, (uint64_t[]){ 3 });
+		world_open(&w);
+		sel.entry = &entry;
+		f = make(&w, &sel);
+		SF_FREE uint8_t *text = world_read(f, &len);
+		ck_assert_msg(memmem(text, len, t[i].pickled, 5 + (size_t)t[i].pickled[1]), "%zu",
+		              i);
+		sf_vfile_unref(f);
+		world_close(&w);
+	}
+}
+END_TEST
+
 START_TEST(a_cast_changes_dtype_size_and_bytes_where_the_selection_says_so)
 {
 	const float value[3] = { 1.5f, -2.25f, 3.0e38f };
@@ -592,6 +621,8 @@ int main(void)
 	tcase_add_test(tc, lists_are_filled_and_dicts_keep_the_stored_order);
 	tcase_add_test(
 		tc, a_group_file_is_nested_without_the_groups_key_and_flat_files_have_full_names);
+	tcase_add_test(tc,
+	               bytes_that_are_not_utf8_are_pickled_as_the_surrogates_that_stand_for_them);
 	tcase_add_test(tc, a_cast_changes_dtype_size_and_bytes_where_the_selection_says_so);
 	tcase_add_test(tc, crcs_are_patched_by_export_or_computed_and_change_no_length);
 	tcase_add_test(tc, objects_are_embedded_and_their_tensors_keep_sharing);
