@@ -438,7 +438,7 @@ static void cast_part(struct sf_op *op, const struct sf_part *part)
 
 static int finish(struct sf_op *op)
 {
-	if (op->cast_buf) {
+	if (op->cast_buf && op->len) { /* no bytes need no buffer, and there may be none */
 		if (!sf_op_dst(op))
 			return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
 			               (unsigned long long)op->len);
