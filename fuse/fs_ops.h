@@ -64,6 +64,21 @@ struct sf_handle {
 	uint64_t size;
 };
 
+/* Ends an open: the file is sized, or that failed with @r. Not for shards/. */
+void sf_fs_finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
+                       struct fuse_file_info *fi, int r, const struct sf_error *err);
+void sf_fs_handle_free(struct sf_handle *h);
+
+/* fs_size.c: attributes, at once or when the file's objects were read for its size. */
+mode_t sf_fs_type_bits(enum sf_node_type type);
+void sf_fs_fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr *a,
+                      struct fuse_entry_param *e);
+/* Replies with an entry (@lookup) or attributes. */
+void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup);
+/* Has the size found on the work pool, then replies; @h and @fi are an open's, else NULL. */
+void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup,
+                      struct sf_handle *h, const struct fuse_file_info *fi);
+
 /* The errno a client sees for one of our codes (style.md, Errors). */
 int sf_fs_errno(int code);
 

@@ -8,6 +8,7 @@ if HAVE_FUSE
 noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = \
 	%D%/fs_ops.c \
+	%D%/fs_size.c \
 	%D%/fs_read.c \
 	%D%/mount.c \
 	%D%/mount_options.c \

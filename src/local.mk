@@ -93,6 +93,8 @@ SF_SOURCES_READ = \
 	%D%/read/plan.c \
 	%D%/read/plan_pieces.c \
 	%D%/read/plan_range.c \
+	%D%/read/read_cached.c \
+	%D%/read/read_heads.c \
 	%D%/read/read_io.c \
 	%D%/read/read_op.c \
 	%D%/read/read_wave.c \

@@ -186,12 +186,21 @@ int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item,
 /* The length of an object's item after its transform, as 8 bytes in the machine's order. */
 int sf_parts_object_len(struct sf_parts *p, uint32_t object);
 
-/* read_wave.c: which items, their sources and layouts */
+/* read_wave.c: which items, and their sources */
 int sf_op_next_wave(struct sf_op *op);
 int sf_op_open(struct sf_op *op);
+
+/* read_heads.c: layouts, from the items' own headers */
 int sf_op_ask_heads(struct sf_op *op);
 int sf_op_parse_heads(struct sf_op *op);
 int sf_op_slow_heads(struct sf_op *op);
+const struct sf_tensor *sf_op_tensor(const struct sf_op *op, const struct sf_op_item *item);
+/* Checks a found header against metadata and makes the layout known to all. */
+int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_torch_item *head);
+/* Words about where an item lies, then which one it is. */
+int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r);
+
+/* read_cached.c: items that are taken whole */
 int sf_op_ask_cache(struct sf_op *op);
 int sf_op_use_cached(struct sf_op *op);
 

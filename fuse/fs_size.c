@@ -1,0 +1,209 @@
+#include "config.h"
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include "base/log.h"
+#include "base/thread_pool.h"
+#include "fuse/fs_ops.h"
+
+mode_t sf_fs_type_bits(enum sf_node_type type)
+{
+	return type == SF_NODE_DIR ? S_IFDIR : type == SF_NODE_LINK ? S_IFLNK : S_IFREG;
+}
+
+static void fill_stat(const struct sf_fs *fs, const struct sf_attr *a, struct stat *st)
+{
+	*st = (struct stat){
+		.st_ino = a->ino,
+		.st_mode = sf_fs_type_bits(a->type) |
+		           (a->type == SF_NODE_LINK ? 0777 : a->mode & ~fs->umask),
+		.st_nlink = a->nlink,
+		.st_uid = fs->uid,
+		.st_gid = fs->gid,
+		.st_size = (off_t)a->size,
+		.st_blksize = 1 << 20,
+		.st_blocks = (blkcnt_t)((a->size + 511) / 512),
+	};
+	st->st_mtim.tv_sec = a->mtime_ns / 1000000000;
+	st->st_mtim.tv_nsec = a->mtime_ns % 1000000000;
+	st->st_atim = st->st_ctim = st->st_mtim;
+}
+
+void sf_fs_fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr *a,
+                      struct fuse_entry_param *e)
+{
+	*e = (struct fuse_entry_param){ .ino = node,
+		                        .generation = 1,
+		                        .entry_timeout = fs->timeout,
+		                        .attr_timeout = fs->timeout };
+	if (a->live)
+		e->attr_timeout = 0;
+	fill_stat(fs, a, &e->attr);
+}
+
+/*
+ * A lookup, getattr or open of a file that is not sized yet: it needs objects read, which waits.
+ * Done on the work pool, so no thread that receives requests ever does, and `ls` of everything else
+ * goes on. An interrupt must be answered all the same: the kernel does not let even a killed client
+ * go before. Held by its task and by whoever replies.
+ */
+struct sf_sizing {
+	struct sf_task task;
+	struct sf_fs *fs;
+	fuse_req_t req;
+	sf_node node;
+	bool lookup;         /* answer with an entry, else with attributes */
+	struct sf_handle *h; /* an open's, else NULL */
+	struct fuse_file_info fi;
+	_Atomic unsigned refs;
+	_Atomic bool answered;  /* whoever sets it replies */
+	bool registered;        /* under fs->locked.m: libfuse is done with the request's lock */
+	struct sf_sizing *next; /* in fs->locked.interrupted */
+};
+
+static void reply_sized(struct sf_fs *fs, fuse_req_t req, sf_node node, const struct sf_attr *a,
+                        bool lookup)
+{
+	if (lookup) {
+		struct fuse_entry_param e;
+		sf_fs_fill_entry(fs, node, a, &e);
+		fuse_reply_entry(req, &e);
+	} else {
+		struct stat st;
+		fill_stat(fs, a, &st);
+		fuse_reply_attr(req, &st, a->live ? 0 : fs->timeout);
+	}
+}
+
+static void sizing_unref(struct sf_sizing *w)
+{
+	if (atomic_fetch_sub(&w->refs, 1) == 1)
+		free(w);
+}
+
+/* Called with the request locked, maybe from within its registration: a reply here would free the
+ * lock. */
+static void sizing_interrupted(fuse_req_t req, void *data)
+{
+	struct sf_sizing *w = data;
+	struct sf_fs *fs = w->fs;
+	(void)req;
+
+	if (atomic_exchange(&w->answered, true))
+		return;
+	pthread_mutex_lock(&fs->locked.m);
+	w->next = fs->locked.interrupted;
+	fs->locked.interrupted = w;
+	pthread_mutex_unlock(&fs->locked.m);
+}
+
+void sf_fs_answer_interrupted(struct sf_fs *fs)
+{
+	struct sf_sizing *now = NULL;
+
+	pthread_mutex_lock(&fs->locked.m);
+	for (struct sf_sizing **at = &fs->locked.interrupted, *w; (w = *at);) {
+		if (!w->registered) { /* the thread that registers it comes here next */
+			at = &w->next;
+			continue;
+		}
+		*at = w->next;
+		w->next = now;
+		now = w;
+	}
+	pthread_mutex_unlock(&fs->locked.m);
+	for (struct sf_sizing *w = now, *next; w; w = next) {
+		next = w->next;
+		fuse_reply_err(w->req, EINTR);
+		sizing_unref(w);
+	}
+}
+
+/* Without @answer somebody else has replied: only what an open holds is let go. */
+static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct sf_error *err)
+{
+	struct sf_fs *fs = w->fs;
+	struct sf_attr a;
+
+	if (r >= 0 && !w->h)
+		r = sf_tree_attr(fs->s->tree, w->node, &a);
+	if (!answer) {
+		if (w->h)
+			sf_fs_handle_free(w->h);
+	} else if (w->h) {
+		sf_fs_finish_open(fs, w->req, w->h, &w->fi, r, err);
+	} else if (r >= 0) {
+		reply_sized(fs, w->req, w->node, &a, w->lookup);
+	} else {
+		sf_log(fs->s->io.log, SF_LOG_ERROR, "cannot size a view: %s", err->msg);
+		fuse_reply_err(w->req, sf_fs_errno(r));
+	}
+}
+
+static void sizing_run(struct sf_task *task)
+{
+	struct sf_sizing *w = (struct sf_sizing *)task;
+	struct sf_fs *fs = w->fs;
+	struct sf_error err = SF_ERROR_INIT;
+	int r = w->h ? sf_vfile_prepare(w->h->file, &err)
+	             : sf_tree_prepare(fs->s->tree, w->node, &err);
+	bool answer = !atomic_exchange(&w->answered, true);
+
+	if (answer)
+		fuse_req_interrupt_func(w->req, NULL,
+		                        NULL); /* waits for one that is being delivered */
+	sizing_finish(w, answer, r, &err);
+	if (answer)
+		sizing_unref(w); /* for the reply */
+	sizing_unref(w);
+	pthread_mutex_lock(&fs->locked.m);
+	if (--fs->locked.preparing == 0)
+		pthread_cond_broadcast(&fs->locked.c);
+	pthread_mutex_unlock(&fs->locked.m);
+}
+
+void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup,
+                      struct sf_handle *h, const struct fuse_file_info *fi)
+{
+	struct sf_sizing *w = calloc(1, sizeof(*w));
+
+	if (!w) {
+		fuse_reply_err(req, ENOMEM);
+		if (h)
+			sf_fs_handle_free(h);
+		return;
+	}
+	w->task.run = sizing_run;
+	w->fs = fs;
+	w->req = req;
+	w->node = node;
+	w->lookup = lookup;
+	w->h = h;
+	if (fi)
+		w->fi = *fi;
+	w->refs = 2;
+	pthread_mutex_lock(&fs->locked.m);
+	fs->locked.preparing++;
+	pthread_mutex_unlock(&fs->locked.m);
+	fuse_req_interrupt_func(req, sizing_interrupted, w);
+	pthread_mutex_lock(&fs->locked.m);
+	w->registered = true;
+	pthread_mutex_unlock(&fs->locked.m);
+	sf_thread_pool_submit(fs->s->io.work, &w->task);
+}
+
+void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup)
+{
+	struct sf_attr a;
+	int r = sf_tree_attr(fs->s->tree, node, &a);
+
+	if (r >= 0) {
+		reply_sized(fs, req, node, &a, lookup);
+		return;
+	}
+	if (r != -EAGAIN) {
+		fuse_reply_err(req, sf_fs_errno(r));
+		return;
+	}
+	sf_fs_size_later(fs, req, node, lookup, NULL, NULL);
+}

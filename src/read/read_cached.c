@@ -1,0 +1,185 @@
+#include "config.h"
+
+#include <stddef.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "read/read_op.h"
+
+#define DECODED_SLACK                                                                           \
+	65536 /* what a torch.save archive has beside its payload; deep pickles do not occur in \
+	         tensors */
+#define OBJECT_DECODED_MAX (UINT64_C(1) << 30)
+
+static bool wants_cache(const struct sf_op_item *item)
+{
+	return item->transform || (item->form == SF_ITEM_ST_BLOB && !item->known);
+}
+
+static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item *item)
+{
+	const struct sf_op_source *s = &op->sources.at[item->source];
+	struct sf_cache_want w = {
+		.src = s->src, .file = s->key, .off = item->off, .len = item->len
+	};
+	struct sf_chunk c;
+
+	w.kind = item->transform ? SF_CACHED_ZSTD : SF_CACHED_BLOB;
+	w.fetch = item->chunk == SF_NONE ? SF_FETCH_OBJECT
+	          : item->transform      ? SF_FETCH_TENSOR
+	                                 : SF_FETCH_HEADER;
+	w.decoded_max = OBJECT_DECODED_MAX;
+	if (item->transform && item->chunk != SF_NONE) {
+		const struct sf_tensor *t = sf_op_tensor(op, item);
+		uint64_t bytes;
+		sf_tensor_chunk(t, item->chunk, &c);
+		/* what the chunk's elements need, and room for strides with gaps */
+		if (sf_mul(c.part_len, sf_dtype_info(t->dtype)->bytes, &bytes) &&
+		    sf_add(bytes, bytes / 8 + DECODED_SLACK, &bytes))
+			w.decoded_max = bytes;
+	}
+	return w;
+}
+
+static void cache_done(struct sf_cache_wait *wait, int r, const struct sf_cached *item)
+{
+	struct sf_op_wait *w =
+		(struct sf_op_wait *)((char *)wait - offsetof(struct sf_op_wait, wait));
+
+	w->op->items.at[w->item].mem = item;
+	sf_op_completed(w->op, r, &wait->err);
+}
+
+int sf_op_ask_cache(struct sf_op *op)
+{
+	uint32_t n = 0, k = 0;
+
+	op->state = SF_OP_CACHED;
+	for (uint32_t i = 0; i < op->items.n; i++) {
+		struct sf_op_item *item = &op->items.at[i];
+		struct sf_cache_want want;
+		if (!wants_cache(item))
+			continue;
+		if (item->transform && item->form == SF_ITEM_ST_BLOB) {
+			sf_fail(&op->err, -ENOTSUP, "a compressed safetensors blob");
+			return sf_op_fail_at(op, item, -ENOTSUP);
+		}
+		want = cache_want(op, item);
+		item->mem = sf_item_cache_get(op->r->items, &want);
+		if (!item->mem && !op->may_wait)
+			return -EAGAIN;
+		n += !item->mem;
+	}
+	if (!n)
+		return 0;
+	op->waits = sf_alloc_array(n, sizeof(*op->waits));
+	if (!op->waits)
+		return sf_fail(&op->err, -ENOMEM, "no memory to wait for %u items", n);
+	for (uint32_t i = 0; i < op->items.n; i++)
+		if (wants_cache(&op->items.at[i]) && !op->items.at[i].mem)
+			op->waits[k++] = (struct sf_op_wait){ .wait = { .done = cache_done },
+				                              .op = op,
+				                              .item = i };
+	sf_op_async_begin(op);
+	atomic_fetch_add_explicit(&op->pending, n, memory_order_relaxed);
+	for (uint32_t i = 0; i < n; i++) {
+		struct sf_cache_want want = cache_want(op, &op->items.at[op->waits[i].item]);
+		sf_item_cache_load(op->r->items, &want, &op->waits[i].wait);
+	}
+	return sf_op_async_end(op);
+}
+
+static int read_memory(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
+{
+	const struct sf_cached *mem = arg;
+
+	if (off > mem->len || len > mem->len - off)
+		return sf_fail(err, -EBADMSG, "%llu bytes at %llu of %llu", (unsigned long long)len,
+		               (unsigned long long)off, (unsigned long long)mem->len);
+	memcpy(buf, mem->at + off, len);
+	return 0;
+}
+
+/* A decoded torch.save archive: its header is in memory. */
+static int decoded_layout(struct sf_op *op, struct sf_op_item *item)
+{
+	const struct sf_cached *mem = item->mem;
+	struct sf_torch_item head;
+	uint64_t need;
+	int r = sf_torch_item_head(mem->at, mem->len, mem->len, &head, &need, &op->err);
+
+	if (r == -ENOTSUP || r == -EAGAIN)
+		r = sf_layout_from_dir(read_memory, (void *)mem, mem->len, &head, &op->err);
+	return r < 0 ? r : sf_op_publish(op, item, &head);
+}
+
+/* A child of a composite checkpoint knows its tensors by their own names: the key's without the
+ * container that was put in front (its first path element). */
+static const struct sf_st_tensor *
+find_in_blob(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const struct sf_op_item *item)
+{
+	const struct sf_key *k = &ckpt->key[t->key];
+	const struct sf_st_tensor *found = sf_cached_find(item->mem, k->name, k->len);
+	const struct sf_path_elem *first = k->path;
+
+	if (found || k->npath < 2 || first->is_int || k->len <= first->len + 1 ||
+	    memcmp(k->name, first->s, first->len) != 0 || k->name[first->len] != '.' ||
+	    !strchr(ckpt->file[ckpt->place[t->place[item->chunk]].file].name, '/'))
+		return found;
+	return sf_cached_find(item->mem, k->name + first->len + 1, k->len - first->len - 1);
+}
+
+static int blob_layout(struct sf_op *op, struct sf_op_item *item)
+{
+	const struct sf_tensor *t = sf_op_tensor(op, item);
+	const struct sf_st_tensor *found = find_in_blob(op->r->ckpt, t, item);
+	struct sf_torch_item head = { 0 };
+
+	if (!found)
+		return sf_fail(&op->err, -EBADMSG,
+		               "the safetensors blob has no tensor of that name");
+	if (found->ndim > SF_DIMS_MAX)
+		return sf_fail(&op->err, -EBADMSG, "%u dimensions", found->ndim);
+	/* the same facts as in a torch.save header: row-major behind the blob's header */
+	head.payload_off = item->mem->st.data_off + found->begin;
+	head.payload_len = found->end - found->begin;
+	head.t.dtype = found->dtype;
+	head.t.ndim = found->ndim;
+	memcpy(head.t.shape, found->shape, found->ndim * sizeof(*found->shape));
+	uint64_t step = 1;
+	for (unsigned d = found->ndim; d-- > 0; step *= found->shape[d])
+		head.t.stride[d] = (int64_t)step;
+	return sf_op_publish(op, item, &head);
+}
+
+int sf_op_use_cached(struct sf_op *op)
+{
+	for (uint32_t i = 0; i < op->items.n; i++) {
+		struct sf_op_item *item = &op->items.at[i];
+		const struct sf_part *part = &op->parts.list.at[item->part];
+		int r = 0;
+
+		if (item->form == SF_ITEM_ST_BLOB) {
+			/* len in metadata is the tensor's, from the blob's start: room is to the
+			 * end of the file */
+			if (!item->known)
+				r = blob_layout(op, item);
+			item->len = op->sources.at[item->source].src->size -
+			            SF_MIN(item->off, op->sources.at[item->source].src->size);
+		} else if (item->transform && item->form == SF_ITEM_TORCH && !item->known) {
+			r = decoded_layout(op, item);
+		} else if (item->transform && item->form == SF_ITEM_RAW) {
+			item->layout.payload_len = item->mem->len;
+			if (part->kind == SF_PART_OBJECT &&
+			    (part->off > item->mem->len || part->n > item->mem->len - part->off))
+				r = sf_fail(
+					&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu",
+					(unsigned long long)part->n, (unsigned long long)part->off,
+					(unsigned long long)item->mem->len);
+		}
+		if (r < 0)
+			return sf_op_fail_at(op, item, r);
+	}
+	op->state = SF_OP_PIECES;
+	return 0;
+}

@@ -1,0 +1,190 @@
+#include "config.h"
+
+#include <stddef.h>
+
+#include "base/mem.h"
+#include "base/thread_pool.h"
+#include "read/read_op.h"
+
+#define HEAD_BYTES                                                                            \
+	2048 /* first guess at an item's header; torch 2.14 writes about 900 bytes before the \
+	        payload */
+#define HEAD_MAX (UINT64_C(16) << 20) /* of one item */
+
+const struct sf_tensor *sf_op_tensor(const struct sf_op *op, const struct sf_op_item *item)
+{
+	return &op->r->ckpt->tensor[op->parts.list.at[item->part].index];
+}
+
+static bool wants_head(const struct sf_op_item *item)
+{
+	return !item->known && !item->slow && item->form == SF_ITEM_TORCH && !item->transform;
+}
+
+/* Heads of the items whose layout is not known, neighbours in one request. */
+int sf_op_ask_heads(struct sf_op *op)
+{
+	uint64_t bytes = 0;
+	size_t n = 0;
+
+	for (uint32_t i = 0; i < op->items.n; i++) {
+		struct sf_op_item *item = &op->items.at[i];
+		if (!wants_head(item))
+			continue;
+		if (!item->head_len)
+			item->head_len = SF_MIN(item->len, HEAD_BYTES);
+		if (!item->head_len) {
+			sf_fail(&op->err, -EBADMSG, "item at %llu has no bytes",
+			        (unsigned long long)item->off);
+			return sf_op_fail_item(op, item, -EBADMSG);
+		}
+		item->head_at = bytes;
+		bytes += item->head_len;
+		n++;
+	}
+	op->state = SF_OP_SLOW;
+	if (!n)
+		return 0;
+	free(op->head);
+	op->head = malloc(bytes);
+	if (!op->head)
+		return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+	sf_coalesce_reset(&op->co);
+	for (uint32_t i = 0, k; i < op->items.n; i = k) {
+		op->pieces.n = 0;
+		for (k = i; k < op->items.n && op->items.at[k].source == op->items.at[i].source;
+		     k++) {
+			const struct sf_op_item *item = &op->items.at[k];
+			struct sf_piece p = { .src_off = item->off,
+				              .dst_off = item->head_at,
+				              .len = item->head_len,
+				              .count = 1 };
+			if (wants_head(item) && sf_pieces_push(&op->pieces, p) < 0)
+				return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers",
+				               n);
+		}
+		if (sf_coalesce(&op->co, op->items.at[i].source, i, SF_FETCH_HEADER, 0, op->head,
+		                op->pieces.at, op->pieces.n) < 0)
+			return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+	}
+	if (sf_coalesce_finish(&op->co) < 0)
+		return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+	op->io_at = 0;
+	op->after_io = SF_OP_PARSE;
+	op->state = SF_OP_IO;
+	return 0;
+}
+
+int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_torch_item *head)
+{
+	const struct sf_tensor *t = sf_op_tensor(op, item);
+	int64_t stride[SF_DIMS_MAX];
+	struct sf_item_layout lay;
+	struct sf_chunk c;
+	int r;
+
+	sf_tensor_chunk(t, item->chunk, &c);
+	r = sf_layout_from_item(op->r->ckpt, t, &c, head, stride, &lay, &op->err);
+	if (r < 0)
+		return r;
+	r = sf_layout_put(op->r->layouts, t, item->chunk, &lay);
+	if (r < 0)
+		return sf_fail(&op->err, r, "no memory for its layout");
+	item->known = sf_layout_get(op->r->layouts, t, item->chunk, &item->layout);
+	return 0;
+}
+
+int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r)
+{
+	sf_fail_ctx(&op->err, r, "'%s': item at %llu", op->sources.at[item->source].src->name,
+	            (unsigned long long)item->off);
+	return sf_op_fail_item(op, item, r);
+}
+
+int sf_op_parse_heads(struct sf_op *op)
+{
+	bool more = false;
+
+	for (uint32_t i = 0; i < op->items.n; i++) {
+		struct sf_op_item *item = &op->items.at[i];
+		struct sf_torch_item head;
+		uint64_t need = 0;
+		int r;
+
+		if (!wants_head(item))
+			continue;
+		r = sf_torch_item_head(op->head + item->head_at, item->head_len, item->len, &head,
+		                       &need, &op->err);
+		if (r == 0) {
+			r = sf_op_publish(op, item, &head);
+		} else if (r == -EAGAIN && need > item->head_len && need <= item->len &&
+		           need <= HEAD_MAX) {
+			item->head_len = need;
+			more = true;
+			r = 0;
+		} else if (r == -EAGAIN || r == -ENOTSUP) {
+			item->slow = true;
+			r = 0;
+		}
+		if (r < 0)
+			return sf_op_fail_at(op, item, r);
+	}
+	op->err.msg[0] = '\0';
+	op->state = more ? SF_OP_HEADS : SF_OP_SLOW;
+	return 0;
+}
+
+struct slow_read {
+	struct sf_source *src;
+	uint64_t off;
+};
+
+static int read_slow(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
+{
+	struct slow_read *s = arg;
+
+	return sf_source_read(s->src, s->off + off, buf, len, SF_FETCH_HEADER, err);
+}
+
+static void slow_task(struct sf_task *task)
+{
+	struct sf_op *op = (struct sf_op *)((char *)task - offsetof(struct sf_op, slow));
+	struct sf_error err;
+	int r = 0;
+
+	for (uint32_t i = 0; i < op->items.n && r >= 0 && !atomic_load(&op->claimed); i++) {
+		struct sf_op_item *item = &op->items.at[i];
+		struct slow_read s = { op->sources.at[item->source].src, item->off };
+		struct sf_torch_item head;
+		if (!item->slow)
+			continue;
+		r = sf_layout_from_dir(read_slow, &s, item->len, &head, &op->err);
+		if (r >= 0)
+			r = sf_op_publish(op, item, &head);
+		if (r < 0)
+			r = sf_op_fail_at(op, item, r);
+		item->slow = false;
+	}
+	err = op->err;
+	sf_op_completed(op, r, &err);
+}
+
+/* Archives whose order of records hides the payload: rare, so a task that waits does them, among
+ * those that may. */
+int sf_op_slow_heads(struct sf_op *op)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < op->items.n; i++)
+		any |= op->items.at[i].slow;
+	op->state = SF_OP_CACHE;
+	if (!any)
+		return 0;
+	if (!op->may_wait)
+		return -EAGAIN;
+	sf_op_async_begin(op);
+	atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
+	op->slow.run = slow_task;
+	sf_thread_pool_submit(op->r->io->work, &op->slow);
+	return sf_op_async_end(op);
+}
