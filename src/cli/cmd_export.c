@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "cli/cli.h"
 #include "cli/out_list.h"
+#include "cli/text.h"
 
 enum strategy { ONE_FILE, ONE_FILE_PER_TENSOR, CHUNKS };
 
@@ -63,18 +64,6 @@ static bool is_file_target(const struct export *x)
 	               : has_suffix(x->target, ".safetensors");
 }
 
-static char *join(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static char *join(const char *fmt, ...)
-{
-	va_list ap;
-	char *out = NULL;
-	va_start(ap, fmt);
-	if (vasprintf(&out, fmt, ap) < 0)
-		out = NULL;
-	va_end(ap);
-	return out;
-}
-
 static bool is_optim(const struct sf_catalog *c, const struct sf_entry *e)
 {
 	return c->group[e->group].of->role == SF_ROLE_OPTIM;
@@ -127,11 +116,11 @@ static int plan_dir(struct export *x)
 			                          .n = all_entries(x),
 			                          .cast = !x->optim };
 		return sf_out_add(&x->list, x->format, &sel,
-		                  join("%s/checkpoint%s", x->target, suffix));
+		                  sf_cli_text("%s/checkpoint%s", x->target, suffix));
 	}
-	r = add_group(x, c->model_group, x->format, join("%s/model%s", x->target, suffix));
+	r = add_group(x, c->model_group, x->format, sf_cli_text("%s/model%s", x->target, suffix));
 	if (r >= 0 && x->optim && c->optim_group >= 0)
-		r = add_group(x, c->optim_group, SF_OUT_PT, join("%s/optim.pt", x->target));
+		r = add_group(x, c->optim_group, SF_OUT_PT, sf_cli_text("%s/optim.pt", x->target));
 	return r;
 }
 
@@ -173,12 +162,12 @@ static int plan_per_tensor(struct export *x)
 		sf_name_encode(&name, e->name, e->len, e->name, e->len, strlen(".safetensors"));
 		if (x->strategy == ONE_FILE) /* npy has no other way */
 			r = sf_out_add(&x->list, x->format, &sel,
-			               join("%s/%s%s", x->target, sf_buf_cstr(&name),
-			                    sf_out_suffix(x->format)));
+			               sf_cli_text("%s/%s%s", x->target, sf_buf_cstr(&name),
+			                           sf_out_suffix(x->format)));
 		else
 			r = sf_out_add(&x->list, x->format, &sel,
-			               join("%s/%s/%s%s", x->target, group_dir(c, e->group),
-			                    sf_buf_cstr(&name), sf_out_suffix(x->format)));
+			               sf_cli_text("%s/%s/%s%s", x->target, group_dir(c, e->group),
+			                           sf_buf_cstr(&name), sf_out_suffix(x->format)));
 		sf_buf_release(&name);
 	}
 	return r;
@@ -207,9 +196,9 @@ static int plan_chunks(struct export *x)
 					.entry = x->entries, .n = n, .cast = true, .flat = true
 				};
 				r = sf_out_add(&x->list, x->format, &sel,
-				               join("%s/%s/chunk-%05u%s", x->target,
-				                    group_dir(c, g), chunk++,
-				                    sf_out_suffix(x->format)));
+				               sf_cli_text("%s/%s/chunk-%05u%s", x->target,
+				                           group_dir(c, g), chunk++,
+				                           sf_out_suffix(x->format)));
 				n = 0;
 				bytes = 0;
 			}
@@ -227,13 +216,13 @@ static int plan_hf(struct export *x, const struct sf_hf *hf, struct sf_error *er
 
 	for (uint32_t i = 0; i < hf->nfiles && r >= 0; i++)
 		r = sf_out_add(&x->list, SF_OUT_HF, &hf->file[i].sel,
-		               join("%s/%s", x->target, hf->file[i].name));
+		               sf_cli_text("%s/%s", x->target, hf->file[i].name));
 	if (r >= 0 && hf->index_json)
 		r = sf_out_add_bytes(&x->list, hf->index_json, hf->index_len,
-		                     join("%s/%s", x->target, hf->index_name));
+		                     sf_cli_text("%s/%s", x->target, hf->index_name));
 	for (uint32_t i = 0; i < hf->ncompanions && r >= 0; i++)
 		r = sf_out_add_companion(&x->list, hf, i,
-		                         join("%s/%s", x->target, hf->companion[i]));
+		                         sf_cli_text("%s/%s", x->target, hf->companion[i]));
 	return r < 0 && err->msg[0] == 0 ? sf_fail(err, r, "out of memory") : r;
 }
 
@@ -343,10 +332,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_export = {
 	.name = "export",
 	.usage = "SOURCE TARGET [--format pt|safetensors|hf|npy] [--strategy NAME] "
-	         "[--optim|--no-optim] [--force] [-j N]",
+		 "[--optim|--no-optim] [--force] [-j N]",
 	.about = "write the views as real files",
 	.example = "shardfuse export /ckpt/step1000 model.safetensors\n  shardfuse export "
-	           "/ckpt/step1000 /models/mine --format hf --dtype bf16",
+		   "/ckpt/step1000 /models/mine --format hf --dtype bf16",
 	.options = options,
 	.common = true,
 	.view = true,

@@ -10,6 +10,7 @@
 #include "cli/text.h"
 #include "parse/pickle_write.h"
 #include "view/entry_json.h"
+#include "view/entry_name.h"
 #include "view/object.h"
 
 struct info_options {
@@ -99,10 +100,11 @@ static void print_load_line(const struct sf_session *s, const struct refusals *f
 			bad = f->group[g].entry;
 			what = f->group[g].what;
 		}
-	printf("  torch.load(\"MNT/%s\", mmap=True%s)", file,
-	       !f               ? ""
-	       : bad == SF_NONE ? ", weights_only=True"
-	                        : ", weights_only=False");
+	printf("  torch.load(\"MNT/");
+	sf_put_name(stdout, file, strlen(file));
+	printf("\", mmap=True%s)", !f               ? ""
+	                           : bad == SF_NONE ? ", weights_only=True"
+	                                            : ", weights_only=False");
 	if (bad != SF_NONE) {
 		const struct sf_entry *e = &s->catalog->entry[bad];
 		printf("   # ");
@@ -110,6 +112,54 @@ static void print_load_line(const struct sf_session *s, const struct refusals *f
 		printf(" is of class %s", what);
 	}
 	putchar('\n');
+}
+
+/* Views that are not there (views=, no tensor in them) get no line. */
+static bool is_there(const struct sf_session *s, const char *path)
+{
+	sf_node n;
+
+	return sf_tree_walk(s->tree, path, true, &n, NULL) >= 0;
+}
+
+static void print_safetensors_line(const struct sf_session *s, const char *file)
+{
+	if (!is_there(s, file))
+		return;
+	printf("  safetensors.safe_open(\"MNT/");
+	sf_put_name(stdout, file, strlen(file));
+	printf("\", \"pt\")\n");
+}
+
+/* The root's pair of .pt and .safetensors; @group SF_NONE: of everything. */
+static void print_pair(const struct sf_session *s, const struct refusals *f, const char *stem,
+                       uint32_t group)
+{
+	SF_FREE char *pt = sf_cli_text("%s.pt", stem);
+	SF_FREE char *st = sf_cli_text("%s.safetensors", stem);
+
+	if (pt && is_there(s, pt))
+		print_load_line(s, f, pt, group);
+	if (st)
+		print_safetensors_line(s, st);
+}
+
+static void print_npy_line(const struct sf_session *s)
+{
+	const struct sf_catalog *c = s->catalog;
+	struct sf_buf b = { 0 };
+	uint32_t i = 0;
+
+	while (i < c->n && c->entry[i].tensor == SF_NONE)
+		i++;
+	if (i == c->n || !is_there(s, "npy"))
+		return;
+	sf_name_encode(&b, c->entry[i].name, c->entry[i].len, c->entry[i].name, c->entry[i].len,
+	               strlen(SF_FLAT_SUFFIX));
+	printf("  numpy.load(\"MNT/npy/");
+	sf_put_name(stdout, (const char *)b.at, b.len);
+	sf_buf_release(&b);
+	printf(".npy\", mmap_mode=\"r\")\n");
 }
 
 static void print_views(const struct sf_session *s)
@@ -125,28 +175,16 @@ static void print_views(const struct sf_session *s)
 		sf_put_name(stdout, err.msg, strlen(err.msg));
 		printf(")\n");
 	}
-	print_load_line(s, known ? &f : NULL, "checkpoint.pt", SF_NONE);
-	if (c->model_group >= 0) {
-		print_load_line(s, known ? &f : NULL, "model.pt", (uint32_t)c->model_group);
-		printf("  safetensors.safe_open(\"MNT/model.safetensors\", \"pt\")\n");
+	print_pair(s, known ? &f : NULL, "checkpoint", SF_NONE);
+	for (uint32_t g = 0; g < c->ngroups; g++) {
+		const char *stem = c->group[g].link ? c->group[g].link : c->group[g].stem;
+		if (stem)
+			print_pair(s, known ? &f : NULL, stem, g);
+	}
+	if (is_there(s, "hf"))
 		printf("  AutoModelForCausalLM.from_pretrained(\"MNT/hf\")%s\n",
 		       c->opt->hf_files_found ? "" : "   # no config.json: add -o hf_files=DIR");
-	}
-	if (c->optim_group >= 0)
-		print_load_line(s, known ? &f : NULL, "optim.pt", (uint32_t)c->optim_group);
-	printf("  safetensors.safe_open(\"MNT/checkpoint.safetensors\", \"pt\")\n");
-	if (c->ntensors) {
-		uint32_t i = 0;
-		while (c->entry[i].tensor == SF_NONE)
-			i++;
-		printf("  numpy.load(\"MNT/npy/");
-		struct sf_buf b = { 0 };
-		sf_name_encode(&b, c->entry[i].name, c->entry[i].len, c->entry[i].name,
-		               c->entry[i].len, strlen(".safetensors"));
-		sf_put_name(stdout, (const char *)b.at, b.len);
-		sf_buf_release(&b);
-		printf(".npy\", mmap_mode=\"r\")\n");
-	}
+	print_npy_line(s);
 	free(f.group);
 	free(f.entry_of);
 }
@@ -211,9 +249,12 @@ static void print_entry(const struct sf_session *s, uint32_t entry)
 	if (e->tensor == SF_NONE) {
 		const struct sf_object *o = &k->object[e->object];
 		printf("\n  object");
-		if (o->place != SF_NONE)
-			printf(" in %s at %" PRIu64 ", %" PRIu64 " bytes",
-			       k->file[k->place[o->place].file].name, o->off, o->len);
+		if (o->place != SF_NONE) {
+			const struct sf_file *f = &k->file[k->place[o->place].file];
+			printf(" in ");
+			sf_put_name(stdout, f->name, f->name_len);
+			printf(" at %" PRIu64 ", %" PRIu64 " bytes", o->off, o->len);
+		}
 		putchar('\n');
 		return;
 	}

@@ -106,6 +106,11 @@ static int check_expected(struct verify *v, const struct sf_strict *strict)
 	return code;
 }
 
+static const char *verdict(int code)
+{
+	return code == VERIFY_OK ? "ok" : code == VERIFY_DEFECT ? "defects" : "could not tell";
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct verify_options *o = opt;
@@ -158,12 +163,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	else if (o->deep)
 		printf("%" PRIu64 " tensors, %" PRIu64 " objects, %" PRIu64 " bytes read, %" PRIu64
 		       " CRCs checked: %s\n",
-		       deep.tensors, deep.objects, deep.bytes, deep.checked_crcs,
-		       code == VERIFY_OK ? "ok" : "defects");
+		       deep.tensors, deep.objects, deep.bytes, deep.checked_crcs, verdict(code));
 	else
 		printf("%" PRIu32 " tensors, %" PRIu32 " objects, %" PRIu32 " files: %s\n",
-		       v.c->ntensors, v.c->nobjects, s.ckpt->nfiles,
-		       code == VERIFY_OK ? "ok" : "defects");
+		       v.c->ntensors, v.c->nobjects, s.ckpt->nfiles, verdict(code));
 	sf_session_close(&s);
 	return code;
 }

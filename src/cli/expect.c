@@ -5,9 +5,10 @@
 #include <string.h>
 #include "base/mem.h"
 #include "cli/expect.h"
+#include "cli/text.h"
 
 static const struct sf_strict modes[] = {
-	{ "assume_ok_unexpected", false, false, false },
+	{ "assume_ok_unexpected", true, false, true },
 	{ "log_unexpected", true, false, false },
 	{ "log_all", true, true, false },
 	{ "raise_unexpected", true, false, true },
@@ -39,18 +40,6 @@ static int add(struct sf_strs *l, char *text)
 	return 0;
 }
 
-static char *describe(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
-static char *describe(const char *fmt, ...)
-{
-	va_list ap;
-	char *out = NULL;
-	va_start(ap, fmt);
-	if (vasprintf(&out, fmt, ap) < 0)
-		out = NULL;
-	va_end(ap);
-	return out;
-}
-
 /* "16x37", "[16, 37]", "16,37"; "[]" and "scalar" have no dimension. -1: no shape. */
 static int parse_shape(const char *s, uint64_t shape[SF_DIMS_MAX])
 {
@@ -80,13 +69,14 @@ static int compare_tensor(const struct sf_catalog *c, const struct sf_entry *e, 
 		return 0;
 	if (e->tensor == SF_NONE)
 		return add(mismatched,
-		           describe("%s: an object, expected a tensor of %s", e->name, dtype));
+		           sf_cli_text("%s: an object, expected a tensor of %s", e->name, dtype));
 	const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
 	const char *have = sf_dtype_info(t->dtype)->torch;
 	if (strncmp(dtype, "torch.", 6) == 0)
 		dtype += 6;
 	if (strcmp(dtype, have) != 0)
-		return add(mismatched, describe("%s: dtype %s, expected %s", e->name, have, dtype));
+		return add(mismatched,
+		           sf_cli_text("%s: dtype %s, expected %s", e->name, have, dtype));
 	if (!shape_text)
 		return 0;
 	int n = parse_shape(shape_text, shape);
@@ -94,7 +84,8 @@ static int compare_tensor(const struct sf_catalog *c, const struct sf_entry *e, 
 	for (int d = 0; same && d < n; d++)
 		same = shape[d] == t->shape[d];
 	return same ? 0
-	            : add(mismatched, describe("%s: another shape than %s", e->name, shape_text));
+	            : add(mismatched,
+	                  sf_cli_text("%s: another shape than %s", e->name, shape_text));
 }
 
 /* Names may hold blanks: a tab ends them if there is one, else the first blank does. */

@@ -7,9 +7,10 @@
 
 /*
  * Source: NVIDIA/Megatron-LM megatron/core/dist_checkpointing/validation.py, StrictHandling (0.19).
- * assume_ok_* and ignore_all report nothing; log_* report and pass; raise_* and return_* report and
- * fail, *_unexpected for keys that are expected and not stored (Megatron's word for them) alone,
- * *_all for stored keys nobody expects as well.
+ * log_* report and pass; raise_* and return_* report and fail, *_unexpected for keys that are
+ * expected and not stored (Megatron's word for them; torch's and ours is missing) alone, *_all for
+ * stored keys nobody expects as well. assume_ok_unexpected fails like raise_unexpected: Megatron
+ * does not look beforehand then, and its load ends in a KeyError. ignore_all reports nothing.
  */
 struct sf_strict {
 	const char *name;

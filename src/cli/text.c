@@ -1,5 +1,6 @@
 #include "config.h"
 #include <inttypes.h>
+#include <stdarg.h>
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/path.h"
@@ -46,4 +47,16 @@ void sf_put_shape(FILE *f, const uint64_t *shape, unsigned ndim)
 	for (unsigned d = 0; d < ndim; d++)
 		fprintf(f, "%s%" PRIu64, d ? ", " : "", shape[d]);
 	fputc(']', f);
+}
+
+char *sf_cli_text(const char *fmt, ...)
+{
+	va_list ap;
+	char *out = NULL;
+
+	va_start(ap, fmt);
+	if (vasprintf(&out, fmt, ap) < 0)
+		out = NULL;
+	va_end(ap);
+	return out;
 }

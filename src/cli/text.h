@@ -12,5 +12,7 @@ void sf_put_json(FILE *f, const char *s, size_t len); /* with quotes */
 const char *sf_human_size(uint64_t bytes, char buf[32]);
 /* "[16, 37]" into @buf */
 void sf_put_shape(FILE *f, const uint64_t *shape, unsigned ndim);
+/* A formatted string, malloc'ed; NULL: no memory. */
+char *sf_cli_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 
 #endif

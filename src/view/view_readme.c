@@ -112,6 +112,14 @@ static void put_whole(struct readme *d)
 	line(d, "");
 }
 
+static bool has_tensors(const struct sf_catalog *c, const struct sf_cat_group *g)
+{
+	for (uint32_t i = 0; i < g->n; i++)
+		if (c->entry[c->by_group[g->first + i]].tensor != SF_NONE)
+			return true;
+	return false;
+}
+
 static void put_groups(struct readme *d)
 {
 	const struct sf_catalog *c = d->c;
@@ -119,18 +127,15 @@ static void put_groups(struct readme *d)
 
 	for (uint32_t g = 0; g < c->ngroups; g++) {
 		const char *file = c->group[g].link ? c->group[g].link : c->group[g].stem;
-		bool tensors = false;
 		if (!file)
 			continue;
 		if (!any)
 			line(d, "Parts of it");
 		any = true;
-		for (uint32_t i = 0; i < c->group[g].n && !tensors; i++)
-			tensors = c->entry[c->by_group[c->group[g].first + i]].tensor != SF_NONE;
 		struct sf_buf stem = { 0 };
 		sf_escape_text(&stem, file, strlen(file));
 		put_pt(d, sf_buf_cstr(&stem));
-		if (tensors)
+		if (has_tensors(c, &c->group[g]))
 			put_st(d, sf_buf_cstr(&stem));
 		sf_buf_release(&stem);
 	}
@@ -140,10 +145,11 @@ static void put_groups(struct readme *d)
 
 static void put_hf(struct readme *d)
 {
-	const struct sf_view_options *o = d->c->opt;
+	const struct sf_catalog *c = d->c;
+	const struct sf_view_options *o = c->opt;
 
-	if (d->c->model_group < 0 && !o->hf_group)
-		return;
+	if (!o->hf_group && (c->model_group < 0 || !has_tensors(c, &c->group[c->model_group])))
+		return; /* there is no hf/ */
 	line(d, "For transformers");
 	line(d, "    AutoModelForCausalLM.from_pretrained(\"MNT/hf\", torch_dtype=\"auto\")");
 	if (!o->hf_files_found)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Every verb from outside: exit codes, --json, exports of all formats and strategies read back by torch, safetensors, numpy."""
 import os
+import re
 import zipfile
 
 from common import *
@@ -60,6 +61,17 @@ def info():
         check("info: no warnings on a good one", j["warnings"] == [], j["warnings"])
     r = run("info", CKPT)
     check("info: text", r.returncode == 0 and "dcp" in r.stdout and "torch.load" in r.stdout and "weights_only" in r.stdout, r.stdout[-400:])
+    check("info: a line for a group that is neither model nor optim", "MNT/train.pt" in r.stdout, r.stdout[-600:])
+    for opts in ([], ["--views", "npy"], ["--views", "groups"], ["--key", "train"], ["--ignore", "optim", "--views", "hf:checkpoint"]):
+        for what, r in (("info", run("info", CKPT, *opts)), ("README", run("cat", CKPT, "README", *opts))):
+            for path in sorted(set(re.findall(r'\("MNT/([^"]+)"', r.stdout))):
+                expect(f"{what} {' '.join(opts)}: what it names is there: {path}", run("ls", CKPT, path, *opts), 0)
+    # a model without tensors has no hf/ and no .safetensors
+    ckpt, _ = case("dcp/nested")
+    none = ["--key", "b"]
+    for what, r in (("info", run("info", ckpt, *none)), ("README", run("cat", ckpt, "README", *none))):
+        named = re.findall(r'\("MNT/([^"]+)"', r.stdout)
+        check(f"{what} without tensors names .pt files only", r.returncode == 0 and "checkpoint.pt" in named and all(n.endswith(".pt") for n in named), (r.stdout[-500:], r.stderr[-200:]))
     k = "model.tok_embeddings.weight"
     with attempt("info KEY --json"):
         j = jrun("info", CKPT, k)
@@ -326,6 +338,10 @@ def verify():
         expect("verify --expect", run("verify", CKPT, "--expect", f"{d}/all"), 0)
         r = run("verify", CKPT, "--expect", f"{d}/more", "--strict", "raise_all")
         check("verify --expect names what is missing", r.returncode == 1 and "model.extra" in r.stdout + r.stderr, (r.returncode, r.stdout[-200:], r.stderr[-200:]))
+        r = run("verify", CKPT, "--expect", f"{d}/more")
+        check("verify --expect fails for a key that is not stored, as Megatron's load does", r.returncode == 1 and "missing: model.extra" in r.stdout, (r.returncode, r.stdout[-200:]))
+        expect("verify --strict ignore_all", run("verify", CKPT, "--expect", f"{d}/more", "--strict", "ignore_all"), 0)
+        expect("verify --expect of no file could not tell", run("verify", CKPT, "--expect", f"{d}/none"), 2, out="could not tell")
         expect("verify --strict of no such mode is usage", run("verify", CKPT, "--expect", f"{d}/all", "--strict", "sometimes"), 2)
         with attempt("verify --expect --json"):
             r = run("verify", CKPT, "--expect", f"{d}/more", "--json", "--strict", "raise_all")

@@ -96,7 +96,9 @@ END_TEST
 START_TEST(megatrons_modes_are_known_by_name)
 {
 	ck_assert_ptr_null(sf_strict_by_name("strictest"));
-	ck_assert(!sf_strict_by_name("assume_ok_unexpected")->fails);
+	const struct sf_strict *usual = sf_strict_by_name("assume_ok_unexpected");
+	ck_assert(usual->missing && !usual->unexpected && usual->fails);
+	ck_assert(!sf_strict_by_name("ignore_all")->fails);
 	ck_assert(!sf_strict_by_name("log_all")->fails && sf_strict_by_name("log_all")->unexpected);
 	ck_assert(sf_strict_by_name("raise_unexpected")->fails &&
 	          !sf_strict_by_name("raise_unexpected")->unexpected);
