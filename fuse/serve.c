@@ -23,7 +23,8 @@
  * thread. */
 static __thread struct sf_buf *fuse_said;
 
-static void catch_fuse_log(enum fuse_log_level level, const char *fmt, va_list ap)
+__attribute__((format(printf, 2, 0))) static void catch_fuse_log(enum fuse_log_level level,
+                                                                 const char *fmt, va_list ap)
 {
 	char line[512];
 	vsnprintf(line, sizeof(line), fmt, ap);

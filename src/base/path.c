@@ -51,7 +51,7 @@ int sf_path_check(const char *name, size_t len, struct sf_error *err)
 /* How @s's first character is spelt in a file name; *ret_take is its bytes in @s. */
 static size_t encode_unit(const char *s, size_t len, const char **ret, size_t *ret_take)
 {
-	uint32_t c;
+	uint32_t c = 0; /* gcc 14 does not see that it is always set */
 
 	*ret_take = sf_utf8_unit(s, len, &c);
 	*ret = c == '/' ? "%2F" : c == '\0' ? "%00" : c == '%' ? "%25" : s;

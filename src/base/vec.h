@@ -14,19 +14,19 @@ int sf_vec_grow(void **at, size_t *cap, size_t need, size_t elem);
 		size_t n, cap;                                                                     \
 	};                                                                                         \
 	/* room for @need elements in all; 0 or -1 */                                              \
-	static inline int name##_reserve(struct name *v, size_t need)                              \
+	__attribute__((unused)) static inline int name##_reserve(struct name *v, size_t need)      \
 	{                                                                                          \
 		return need <= v->cap ? 0 : sf_vec_grow((void **)&v->at, &v->cap, need, sizeof(type)); \
 	}                                                                                          \
 	/* append a copy of @e; 0 or -1 */                                                         \
-	static inline int name##_push(struct name *v, type e)                                      \
+	__attribute__((unused)) static inline int name##_push(struct name *v, type e)              \
 	{                                                                                          \
 		if (name##_reserve(v, v->n + 1) < 0)                                               \
 			return -1;                                                                 \
 		v->at[v->n++] = e;                                                                 \
 		return 0;                                                                          \
 	}                                                                                          \
-	static inline void name##_release(struct name *v)                                          \
+	__attribute__((unused)) static inline void name##_release(struct name *v)                  \
 	{                                                                                          \
 		free(v->at);                                                                       \
 		v->at = NULL;                                                                      \

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 
 #include "base/mem.h"
+#include "parse/zstd.h"
 #include "read/reader.h"
 #include "store/guard.h"
 #include "tests/lib/sf_fake_ckpt.h"
@@ -441,5 +442,10 @@ static Suite *suite(void)
 
 int main(void)
 {
+	struct sf_unzstd *z;
+
+	if (sf_unzstd_new(&z, NULL) < 0)
+		return sf_test_skip("built without zstd");
+	sf_unzstd_free(z);
 	return sf_test_main(suite());
 }
