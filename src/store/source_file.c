@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <sys/vfs.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
@@ -18,6 +19,7 @@
 #define TMPFS_MAGIC_ 0x01021994
 #define RAMFS_MAGIC_ 0x858458f6
 #define PAGES_ASKED 512 /* of one mincore() */
+#define WINDOW (256 << 10) /* bytes asked about at once, aligned */
 #define GUARDED_RUN                                                                              \
 	4096 /* bytes of an iovec below which a copy out of the mapping costs less than preadv's \
 	      */
@@ -35,6 +37,7 @@ struct file_source {
 	int fd;
 	_Atomic unsigned traits;
 	void *_Atomic map; /* of the whole file, made by the first lend; NULL before */
+	_Atomic uint64_t seen; /* the window found resident last, and when; 0: none */
 	char name[];
 };
 
@@ -111,6 +114,29 @@ static bool resident(const uint8_t *at, uint64_t len)
 	return true;
 }
 
+/*
+ * A read of 64 column shards asks about 64 short ranges, the next read about those behind them: a window that was wholly resident
+ * a moment ago (17 ms at most) is taken to be so still. Memory may be taken back at any time after mincore() has answered anyway;
+ * what it costs then is a page fault that waits.
+ */
+static bool resident_lately(struct file_source *f, const uint8_t *map, uint64_t off, uint64_t len)
+{
+	uint64_t window = off / WINDOW, from = window * WINDOW, key;
+	struct timespec now;
+
+	if (!len || (off + len - 1) / WINDOW != window)
+		return resident(map + off, len);
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &now);
+	key = (window + 1) << 16 |
+	      (((uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec) >> 24 & 0xffff);
+	if (atomic_load_explicit(&f->seen, memory_order_relaxed) == key)
+		return true;
+	if (!resident(map + from, SF_MIN((uint64_t)WINDOW, f->s.size - from)))
+		return resident(map + off, len);
+	atomic_store_explicit(&f->seen, key, memory_order_relaxed);
+	return true;
+}
+
 static int cut_under_copy(struct file_source *f, uint64_t off, uint64_t len, struct sf_error *err)
 {
 	struct stat st;
@@ -127,7 +153,7 @@ static int file_try(struct sf_source *src, uint64_t off, const struct iovec *iov
 
 	if (src->io->guard && niov > 1 && len / (unsigned)niov < GUARDED_RUN && !(t & NO_LEND)) {
 		const uint8_t *map = mapping(f);
-		if (map && (t & IN_MEMORY || resident(map + off, len)))
+		if (map && (t & IN_MEMORY || resident_lately(f, map, off, len)))
 			return sf_guard_copy(iov, niov, map + off) == 0
 			               ? 0
 			               : cut_under_copy(f, off, len, err);
@@ -165,7 +191,7 @@ static int file_lend(struct sf_source *src, uint64_t off, uint64_t len, const vo
 		atomic_fetch_or_explicit(&f->traits, NO_LEND, memory_order_relaxed);
 		return -ENOTSUP;
 	}
-	if (!(t & IN_MEMORY) && !resident(map + off, len))
+	if (!(t & IN_MEMORY) && !resident_lately(f, map, off, len))
 		return -EAGAIN;
 	*ret = map + off;
 	return 0;
