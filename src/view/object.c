@@ -12,7 +12,8 @@
 #define ITEM_WHOLE                                                                               \
 	(1u << 20) /* items up to this are fetched whole; of others the pickle and the directory \
 	            */
-#define BATCH_BYTES (32u << 20) /* stored bytes of objects that are fetched and held at a time */
+#define BATCH_BYTES \
+	(32u << 20) /* items that are fetched and held at a time; values are made one by one */
 #define BATCH_OBJECTS 4096
 #define PART_MAX (UINT64_C(1) << 30) /* data.pkl, directory: more is refused */
 #define HEADERS_AT_ONCE 1024
@@ -258,16 +259,17 @@ static int parse_item(const struct item *it, struct sf_object_value *v, struct s
 /* One object's turn in a batch. */
 struct turn {
 	uint32_t object;
-	bool there, large; /* its item was handed over; as a length only */
-	int code;          /* why not, with the text in *why */
+	bool there; /* its item was handed over */
+	int code;   /* why not, with the text in *why */
 	uint64_t len;
+	uint8_t *at; /* the item, NULL: it is read by ranges */
 	struct sf_error *why;
-	struct sf_object_value v;
 };
 struct batch {
 	struct sf_reader *r;
 	struct turn *turn;
 	size_t n;
+	uint64_t held; /* bytes of items */
 	struct slot {
 		uint32_t object, turn;
 	} * slot; /* sorted by object */
@@ -308,15 +310,18 @@ static int keep_failure(struct batch *b, struct turn *t, int code, struct sf_err
 	return 0;
 }
 
-static int parse_turn(struct batch *b, struct turn *t, const uint8_t *at, uint64_t len,
+/*
+ * Values are made when it is the object's turn, one object's at a time: a byte of pickle may take a
+ * hundred of memory.
+ */
+static int parse_turn(struct batch *b, struct turn *t, struct sf_object_value *v,
                       struct sf_error *err)
 {
-	struct item it = { b->r, t->object, at, len };
+	struct item it = { b->r, t->object, t->at, t->len };
 	struct sf_error why = SF_ERROR_INIT;
 
-	int r = parse_item(&it, &t->v, &why);
+	int r = parse_item(&it, v, &why);
 	if (r < 0) {
-		sf_arena_release(&t->v.arena);
 		r = keep_failure(b, t, r, &why);
 		if (r < 0 && err)
 			*err = why;
@@ -324,6 +329,7 @@ static int parse_turn(struct batch *b, struct turn *t, const uint8_t *at, uint64
 	return r;
 }
 
+/* What a transform made larger than a batch may be is not held: it is read again in its turn. */
 static int take_item(void *arg, uint32_t object, const uint8_t *item, uint64_t len,
                      struct sf_error *err)
 {
@@ -334,8 +340,14 @@ static int take_item(void *arg, uint32_t object, const uint8_t *item, uint64_t l
 		return 0;
 	t->there = true;
 	t->len = len;
-	t->large = !item && len > 0;
-	return t->large ? 0 : parse_turn(b, t, item ? item : (const uint8_t *)"", len, err);
+	if (!item || !len || len > BATCH_BYTES - b->held)
+		return 0;
+	t->at = malloc(len);
+	if (!t->at)
+		return sf_fail(err, -ENOMEM, "%" PRIu64 " bytes of an object", len);
+	memcpy(t->at, item, len);
+	b->held += len;
+	return 0;
 }
 
 /* Damage that the listing shows needs no request per object. */
@@ -357,7 +369,7 @@ static int known_damage(struct sf_reader *r, uint32_t object, struct sf_error *w
 	return 0;
 }
 
-/* Fetches and parses a batch's objects; on success every turn has a value or a reason. */
+/* Fetches a batch's items; on success every turn has its item or a reason. */
 static int fetch(struct batch *b, struct sf_error *err)
 {
 	SF_FREE uint32_t *ask = sf_alloc_array(b->n, sizeof(*ask));
@@ -397,15 +409,9 @@ static int fetch(struct batch *b, struct sf_error *err)
 			return sf_fail(err, one, "%s", why.msg);
 	}
 	for (size_t i = 0; i < b->n; i++) {
-		struct turn *t = &b->turn[i];
-		if (t->large && !t->why) {
-			r = parse_turn(b, t, NULL, t->len, err);
-			if (r < 0)
-				return r;
-		}
-		if (!t->there)
+		if (!b->turn[i].there)
 			return sf_fail(err, -EIO, "object '%.300s' was not handed over",
-			               key_of(b->r, t->object)->name);
+			               key_of(b->r, b->turn[i].object)->name);
 	}
 	return 0;
 }
@@ -432,19 +438,24 @@ static int load_batch(struct sf_reader *rd, const uint32_t *objects, size_t n, e
 	qsort(b.slot, n, sizeof(*b.slot), by_object);
 	r = fetch(&b, err);
 	for (size_t i = 0; i < n && r >= 0; i++) {
+		struct sf_object_value v = { .root = NULL };
 		struct turn *t = &b.turn[i];
 		if (!t->why)
-			r = each(arg, t->object, &t->v, err);
-		else if (failed)
+			r = parse_turn(&b, t, &v, err);
+		if (r >= 0 && !t->why)
+			r = each(arg, t->object, &v, err);
+		else if (r >= 0 && failed)
 			failed(arg, t->object, t->code, t->why);
-		else
+		else if (r >= 0)
 			r = sf_fail(err, t->code, "%s", t->why->msg);
-		sf_arena_release(&t->v.arena);
+		sf_arena_release(&v.arena);
+		free(t->at);
+		t->at = NULL;
 	}
 out:
 	for (size_t i = 0; i < n && b.turn; i++) {
 		free(b.turn[i].why);
-		sf_arena_release(&b.turn[i].v.arena);
+		free(b.turn[i].at);
 	}
 	free(b.turn);
 	free(b.slot);

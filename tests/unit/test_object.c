@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <malloc.h>
 #include <string.h>
 
 #include "pt_world.h"
@@ -211,6 +212,55 @@ START_TEST(an_item_that_is_no_archive_is_its_bytes)
 }
 END_TEST
 
+/* A list of @n empty lists: a byte each here, a hundred in memory. */
+static void add_lists(struct world *w, const char *path, size_t n)
+{
+	struct sf_buf pkl = { 0 };
+
+	sf_buf_str(&pkl, "\x80\x02](");
+	memset(sf_buf_extend(&pkl, n), ']', n);
+	sf_buf_str(&pkl, "e.");
+	world_object(w, path, pkl.at, pkl.len, NULL, 0);
+	sf_buf_release(&pkl);
+}
+
+static int check_memory(void *arg, uint32_t object, struct sf_object_value *v, struct sf_error *err)
+{
+	struct mallinfo2 m = mallinfo2();
+	size_t *most = arg, now = m.uordblks + m.hblkhd;
+
+	*most = SF_MAX(*most, now);
+	return v->root->kind == SF_PV_LIST ? 0 : sf_fail(err, -EBADMSG, "no list");
+}
+
+/* Small items, and large ones that are read by ranges: what is held is the items and one's values.
+ */
+START_TEST(values_of_one_object_are_there_at_a_time)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	size_t small = 0, large = 0, before;
+	uint32_t ask[18];
+	struct world w;
+	char path[16];
+
+	world_init(&w);
+	for (uint32_t i = 0; i < SF_ARRAY_LEN(ask); i++) {
+		snprintf(path, sizeof(path), "o%u", i);
+		add_lists(&w, path, i < 12 ? 200000 : 1100000);
+		ask[i] = i;
+	}
+	world_open(&w);
+	before = mallinfo2().uordblks + mallinfo2().hblkhd;
+	ck_assert_msg(sf_objects_load(w.reader, ask, 12, check_memory, &small, &err) == 0, "%s",
+	              err.msg);
+	ck_assert_msg(sf_objects_load(w.reader, ask + 12, 6, check_memory, &large, &err) == 0, "%s",
+	              err.msg);
+	ck_assert_uint_lt(small - before, (size_t)64 << 20);
+	ck_assert_uint_lt(large - before, (size_t)256 << 20);
+	world_close(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("object");
@@ -221,6 +271,7 @@ int main(void)
 	tcase_add_test(tc, a_load_that_wants_all_ends_at_the_first_and_names_its_key);
 	tcase_add_test(tc, storages_are_found_in_small_and_large_items);
 	tcase_add_test(tc, an_item_that_is_no_archive_is_its_bytes);
+	tcase_add_test(tc, values_of_one_object_are_there_at_a_time);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
