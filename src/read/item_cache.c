@@ -52,6 +52,7 @@ struct sf_item_cache {
 		struct entry *queued, **last_queued, *loading;
 		uint64_t held, set_aside;
 		unsigned nloads; /* queued and loading */
+		bool starting;   /* somebody is in run_queue() */
 		bool ending;
 	} locked;
 };
@@ -183,20 +184,29 @@ static struct entry *next_load_locked(struct sf_item_cache *c)
 	return e;
 }
 
+/*
+ * One thread at a time starts loads, and whoever comes meanwhile leaves it to that one: a load that
+ * fails at once ends in here again, and thousands of them would go thousands of calls deep.
+ */
 static void run_queue(struct sf_item_cache *c)
 {
-	for (;;) {
-		struct entry *e, *out = NULL;
-		pthread_mutex_lock(&c->locked.m);
-		e = next_load_locked(c);
-		if (e)
-			out = evict_locked(c);
+	struct entry *e, *out;
+
+	pthread_mutex_lock(&c->locked.m);
+	if (c->locked.starting) {
+		pthread_mutex_unlock(&c->locked.m);
+		return;
+	}
+	c->locked.starting = true;
+	while ((e = next_load_locked(c))) {
+		out = evict_locked(c);
 		pthread_mutex_unlock(&c->locked.m);
 		unref_all(out);
-		if (!e)
-			return;
 		start(e);
+		pthread_mutex_lock(&c->locked.m);
 	}
+	c->locked.starting = false;
+	pthread_mutex_unlock(&c->locked.m);
 }
 
 /* The load is over: into the LRU or out of the table, then everybody who waits is told. */

@@ -221,6 +221,32 @@ START_TEST(its_end_ends_loads_that_hang)
 }
 END_TEST
 
+/* Behind one that takes its time, more than the stack has room for if each began the next. */
+START_TEST(thousands_that_fail_at_once_do_not_nest)
+{
+	enum { BAD = 50000 };
+	struct sf_item_cache *c;
+	struct wait first, *x = calloc(BAD, sizeof(*x));
+
+	begin(200);
+	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	load(c, want(0), &first);
+	for (int i = 0; i < BAD; i++) {
+		struct sf_cache_want w = want(0);
+		w.off = file.len + 1 + (uint64_t)i; /* past the end: no request is made for it */
+		w.len = 1 << 20;
+		load(c, w, &x[i]);
+	}
+	ck_assert_int_eq(wait_done(&first), 0);
+	sf_cached_unref(c, first.item);
+	for (int i = 0; i < BAD; i++)
+		ck_assert_int_eq(wait_done(&x[i]), -EBADMSG);
+	sf_item_cache_free(c);
+	free(x);
+	end();
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("item_cache");
@@ -231,6 +257,7 @@ static Suite *suite(void)
 	tcase_add_test(t, what_does_not_fit_names_the_numbers_and_the_option);
 	tcase_add_test(t, all_who_wait_hear_of_a_failure_and_the_next_one_tries_again);
 	tcase_add_test(t, its_end_ends_loads_that_hang);
+	tcase_add_test(t, thousands_that_fail_at_once_do_not_nest);
 	suite_add_tcase(s, t);
 	return s;
 }
