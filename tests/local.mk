@@ -4,6 +4,7 @@ TESTS_UNIT = \
 	%D%/unit/test_arena \
 	%D%/unit/test_buf \
 	%D%/unit/test_catalog \
+	%D%/unit/test_catalog_map \
 	%D%/unit/test_ckpt_builder \
 	%D%/unit/test_ckpt_check \
 	%D%/unit/test_ckpt_group \

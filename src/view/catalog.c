@@ -101,14 +101,16 @@ static bool casts(const struct sf_catalog *c, const struct sf_key *k)
 	       sf_dtype_info(c->ckpt->tensor[k->tensor].dtype)->is_float;
 }
 
-static int map_entry(struct sf_catalog *c, const struct sf_key *k, struct sf_entry *e,
-                     struct sf_buf *scratch)
+static int map_entry(struct sf_catalog *c, struct sf_key_map *rules, const struct sf_key *k,
+                     struct sf_entry *e, struct sf_buf *scratch)
 {
 	const char *name;
+	int r;
 
 	sf_buf_reset(scratch);
-	if (!sf_map_name(c->opt->map, c->opt->nmap, k->name, k->len, scratch))
-		return 0;
+	r = sf_map_name(rules, k->name, k->len, scratch);
+	if (r <= 0)
+		return r;
 	if (sf_buf_check(scratch) < 0)
 		return -ENOMEM;
 	name = sf_arena_strdup(&c->arena, (const char *)scratch->at, scratch->len);
@@ -123,7 +125,8 @@ static int map_entry(struct sf_catalog *c, const struct sf_key *k, struct sf_ent
 static int make_entries(struct sf_catalog *c, const uint32_t *chosen, struct sf_entry *entry)
 {
 	struct sf_buf scratch = { 0 };
-	int r = 0;
+	struct sf_key_map rules;
+	int r = sf_key_map_init(&rules, c->opt->map, c->opt->nmap);
 
 	for (uint32_t i = 0; i < c->n && r >= 0; i++) {
 		const struct sf_key *k = &c->ckpt->key[chosen[i]];
@@ -144,9 +147,10 @@ static int make_entries(struct sf_catalog *c, const uint32_t *chosen, struct sf_
 			c->nobjects++;
 		}
 		if (c->opt->nmap)
-			r = map_entry(c, k, e, &scratch);
+			r = map_entry(c, &rules, k, e, &scratch);
 	}
 	sf_buf_release(&scratch);
+	sf_key_map_release(&rules);
 	return r;
 }
 

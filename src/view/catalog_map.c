@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -38,29 +39,106 @@ static bool match_prefix(const char *old, const char *name, size_t len, size_t *
 	return !*old || at == len || is_separator(name[at]);
 }
 
-bool sf_map_name(const struct sf_map_rule *rule, size_t nrules, const char *name, size_t len,
-                 struct sf_buf *out)
+/* @s with its separators all dots, into the index's room. */
+static int set_key(struct sf_key_map *m, const char *s, size_t len)
 {
-	for (size_t i = 0; i < nrules; i++) {
-		const char *old = rule[i].old_name, *to = rule[i].new_name, *star = strchr(to, '*');
-		size_t used, at, n;
-		if (!match_prefix(old, name, len, &used, &at, &n))
+	sf_buf_reset(&m->key);
+	sf_buf_add(&m->key, s, len);
+	for (size_t i = 0; i < m->key.len; i++)
+		if (is_separator((char)m->key.at[i]))
+			m->key.at[i] = '.';
+	return sf_buf_check(&m->key);
+}
+
+static int same_old(void *arg, uint32_t value, const char *key, size_t len)
+{
+	const char *old = ((const struct sf_key_map *)arg)->rule[value].old_name;
+	size_t i = 0;
+
+	for (; i < len && old[i]; i++)
+		if (old[i] != key[i] && !(is_separator(old[i]) && key[i] == '.'))
+			return false;
+	return i == len && !old[i];
+}
+
+int sf_key_map_init(struct sf_key_map *m, const struct sf_map_rule *rule, size_t n)
+{
+	int r = 0;
+
+	*m = (struct sf_key_map){ .rule = rule, .n = n };
+	if (n >= SF_MAP_NONE)
+		return -ENOMEM;
+	m->wild = sf_alloc_array(n, sizeof(*m->wild));
+	if (!m->wild)
+		return -ENOMEM;
+	for (size_t i = 0; i < n && !r; i++) {
+		const char *old = rule[i].old_name;
+		if (!*old || strchr(old, '*')) {
+			m->wild[m->nwild++] = (uint32_t)i;
 			continue;
-		if (star && strchr(old, '*')) {
-			sf_buf_add(out, to, (size_t)(star - to));
-			sf_buf_add(out, name + at, n);
-			sf_buf_str(out, star + 1);
-		} else {
-			sf_buf_str(out, to);
 		}
-		if (!*old && *to && len)
-			sf_buf_byte(out, '.'); /* a new prefix in front of everything */
-		else if (!*to && *old && used < len)
-			used++; /* the separator goes with the prefix */
-		sf_buf_add(out, name + used, len - used);
-		return true;
+		r = set_key(m, old, strlen(old));
+		if (!r) /* one that is there already comes first and wins */
+			sf_map_add(&m->plain, (const char *)m->key.at, m->key.len, (uint32_t)i,
+			           same_old, m, &r);
 	}
-	return false;
+	return r;
+}
+
+void sf_key_map_release(struct sf_key_map *m)
+{
+	sf_map_release(&m->plain);
+	sf_buf_release(&m->key);
+	free(m->wild);
+	*m = (struct sf_key_map){ 0 };
+}
+
+/* The first rule whose OLD, without a '*', is the name or its first components; m->n: none. */
+static int find_plain(struct sf_key_map *m, const char *name, size_t len, size_t *ret)
+{
+	int r = m->plain.n ? set_key(m, name, len) : 0;
+
+	*ret = m->n;
+	for (size_t i = 1; i <= len && m->plain.n && !r; i++) {
+		if (i < len && !is_separator(name[i]))
+			continue;
+		uint32_t found = sf_map_get(&m->plain, (const char *)m->key.at, i, same_old, m);
+		if (found != SF_MAP_NONE)
+			*ret = SF_MIN(*ret, (size_t)found);
+	}
+	return r;
+}
+
+int sf_map_name(struct sf_key_map *m, const char *name, size_t len, struct sf_buf *out)
+{
+	const char *old, *to, *star;
+	size_t best, used, at, n;
+	int r = find_plain(m, name, len, &best);
+
+	if (r < 0)
+		return r;
+	for (size_t i = 0; i < m->nwild && m->wild[i] < best; i++)
+		if (match_prefix(m->rule[m->wild[i]].old_name, name, len, &used, &at, &n))
+			best = m->wild[i];
+	if (best == m->n)
+		return 0;
+	old = m->rule[best].old_name;
+	to = m->rule[best].new_name;
+	star = strchr(to, '*');
+	match_prefix(old, name, len, &used, &at, &n);
+	if (star && strchr(old, '*')) {
+		sf_buf_add(out, to, (size_t)(star - to));
+		sf_buf_add(out, name + at, n);
+		sf_buf_str(out, star + 1);
+	} else {
+		sf_buf_str(out, to);
+	}
+	if (!*old && *to && len)
+		sf_buf_byte(out, '.'); /* a new prefix in front of everything */
+	else if (!*to && *old && used < len)
+		used++; /* the separator goes with the prefix */
+	sf_buf_add(out, name + used, len - used);
+	return 1;
 }
 
 /* Bytes of the first @n path elements as the name spells them, dots between and one behind;

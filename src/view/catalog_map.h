@@ -4,19 +4,33 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/map.h"
 #include "ckpt/ckpt.h"
 #include "view/view_options.h"
+
+/* Rules made ready for many names; @rule is borrowed. Not thread-safe: it has room for one question. */
+struct sf_key_map {
+	const struct sf_map_rule *rule;
+	size_t n;
+	struct sf_map plain; /* OLD without '*', its separators all dots -> the first rule that has it */
+	uint32_t *wild;      /* rules with a '*' in OLD or an empty OLD, in their order */
+	size_t nwild;
+	struct sf_buf key;
+};
+int sf_key_map_init(struct sf_key_map *m, const struct sf_map_rule *rule,
+                    size_t n); /* -ENOMEM: to be released all the same */
+void sf_key_map_release(struct sf_key_map *m);
 
 /*
  * sf_map_name - the shown name by the first rule that matches.
  *
  * OLD is the whole name or its first components; one '*' in it takes one whole component, which
  * replaces the '*' of NEW. An empty OLD matches every name (NEW becomes a prefix); an empty NEW
- * takes the prefix out. '.' and '/' both separate in OLD. Returns true with the name appended to
- * @out (empty before), false when no rule matches.
+ * takes the prefix out. '.' and '/' both separate in OLD. Returns 1 with the name appended to @out
+ * (empty before; sf_buf_check() it), 0 when no rule matches, -ENOMEM.
+ * Cost: the name's components, and the rules with a '*' in front of the one that matches.
  */
-bool sf_map_name(const struct sf_map_rule *rule, size_t nrules, const char *name, size_t len,
-                 struct sf_buf *out);
+int sf_map_name(struct sf_key_map *m, const char *name, size_t len, struct sf_buf *out);
 
 /*
  * sf_map_path - the path of a key whose name became @name.

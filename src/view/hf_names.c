@@ -149,14 +149,17 @@ static int check_names(const struct sf_catalog *c, struct sf_hf_name *name, uint
 static int map_names(const struct sf_catalog *c, struct sf_arena *arena, struct sf_hf_name *name,
                      uint32_t n)
 {
+	struct sf_key_map rules;
 	struct sf_buf b = { 0 };
-	int r = 0;
+	int r = sf_key_map_init(&rules, c->opt->hf_map, c->opt->nhf_map);
 
 	for (uint32_t i = 0; i < n && r >= 0; i++) {
 		sf_buf_reset(&b);
-		if (!sf_map_name(c->opt->hf_map, c->opt->nhf_map, name[i].s, name[i].len, &b))
+		r = sf_map_name(&rules, name[i].s, name[i].len, &b);
+		if (r == 0)
 			continue;
-		r = sf_buf_check(&b);
+		if (r > 0)
+			r = sf_buf_check(&b);
 		if (r < 0)
 			break;
 		name[i].s = sf_arena_strdup(arena, (const char *)b.at, b.len);
@@ -165,6 +168,7 @@ static int map_names(const struct sf_catalog *c, struct sf_arena *arena, struct 
 			r = -ENOMEM;
 	}
 	sf_buf_release(&b);
+	sf_key_map_release(&rules);
 	return r;
 }
 
