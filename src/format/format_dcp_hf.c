@@ -249,24 +249,70 @@ static int read_header(struct hf *h, const char *name, struct sf_st_header *ret)
 	return r < 0 ? sf_fail_ctx(h->err, r, "'%s'", name) : 0;
 }
 
-/* DCP_SHARDING_INFO: { fqn: { "saved_offsets": [...] } }. */
-static int origin_of(struct hf *h, const struct sf_json *info, const struct sf_st_tensor *t,
-                     uint64_t *ret)
+/* DCP_SHARDING_INFO: { fqn: { "saved_offsets": [...] } }, found by name. */
+struct sharding {
+	struct sf_json *json; /* NULL: the file has none */
+	const struct cJSON **at;
+	struct sf_map map;
+};
+
+static void sharding_release(struct sharding *x)
 {
-	const struct cJSON *entry;
-	int r = -ENOENT;
+	sf_json_free(x->json);
+	free(x->at);
+	sf_map_release(&x->map);
+}
+
+static int same_fqn(void *arg, uint32_t value, const char *key, size_t len)
+{
+	const char *name = sf_json_name(((const struct sharding *)arg)->at[value]);
+
+	return strlen(name) == len && memcmp(name, key, len) == 0;
+}
+
+static int read_sharding(struct hf *h, const char *text, struct sharding *x)
+{
+	const struct cJSON *root, *item;
+	size_t n = 0;
+	int failed = 0, r = sf_json_parse(text, strlen(text), &x->json, h->err);
+
+	if (r < 0)
+		return sf_fail_ctx(h->err, r, "DCP_SHARDING_INFO");
+	root = sf_json_root(x->json);
+	for (item = sf_json_next(root, NULL); item; item = sf_json_next(root, item))
+		n++;
+	x->at = sf_alloc_array(n, sizeof(*x->at));
+	if (!x->at || sf_map_reserve(&x->map, n) < 0)
+		return no_memory(h);
+	n = 0;
+	for (item = sf_json_next(root, NULL); item && !failed; item = sf_json_next(root, item)) {
+		const char *name = sf_json_name(item);
+		uint32_t there;
+		if (!name)
+			return sf_fail(h->err, -EBADMSG, "DCP_SHARDING_INFO is no object");
+		x->at[n] = item;
+		there = sf_map_add(&x->map, name, strlen(name), (uint32_t)n, same_fqn, x, &failed);
+		if (there == SF_MAP_NONE)
+			n++;
+		else
+			x->at[there] = item; /* the last of equal names */
+	}
+	return failed ? no_memory(h) : 0;
+}
+
+static int origin_of(struct hf *h, struct sharding *x, const struct sf_st_tensor *t, uint64_t *ret)
+{
+	uint32_t at;
+	int r;
 
 	for (unsigned k = 0; k < t->ndim; k++)
 		ret[k] = 0;
-	if (!info || !t->ndim || memchr(t->name, 0, t->name_len))
+	if (!x->json || !t->ndim)
 		return 0;
-	r = sf_json_get_obj(sf_json_root(info), t->name, &entry, NULL);
-	if (r == -ENOENT)
+	at = sf_map_get(&x->map, t->name, t->name_len, same_fqn, x);
+	if (at == SF_MAP_NONE)
 		return 0; /* one full chunk */
-	if (r >= 0)
-		r = sf_json_get_u64s(entry, "saved_offsets", ret, t->ndim, h->err);
-	else
-		sf_fail(h->err, r, "no object");
+	r = sf_json_get_u64s(x->at[at], "saved_offsets", ret, t->ndim, h->err);
 	if (r >= 0 && r != t->ndim)
 		r = sf_fail(h->err, -EBADMSG, "%d saved_offsets for %u dimensions", r, t->ndim);
 	return r < 0 ? sf_fail_ctx(h->err, r, "DCP_SHARDING_INFO of '%.200s'", t->name) : 0;
@@ -274,7 +320,7 @@ static int origin_of(struct hf *h, const struct sf_json *info, const struct sf_s
 
 static int take_file(struct hf *h, uint32_t file)
 {
-	SF_CLEANUP(free_json) struct sf_json *info = NULL;
+	SF_CLEANUP(sharding_release) struct sharding info = { 0 };
 	const char *name = h->names.at[file];
 	struct sf_st_header head;
 	uint32_t place;
@@ -287,7 +333,7 @@ static int take_file(struct hf *h, uint32_t file)
 	if (r >= 0)
 		r = read_header(h, name, &head);
 	if (r >= 0 && head.sharding_info) {
-		r = sf_json_parse(head.sharding_info, strlen(head.sharding_info), &info, h->err);
+		r = read_sharding(h, head.sharding_info, &info);
 		h->sharded = true;
 	}
 	if (r < 0)
@@ -305,7 +351,7 @@ static int take_file(struct hf *h, uint32_t file)
 		if (origins_reserve(&h->origins, h->origins.n + p.t->ndim) < 0 ||
 		    pieces_push(&h->pieces, p) < 0)
 			return no_memory(h);
-		r = origin_of(h, info, p.t, h->origins.at + h->origins.n);
+		r = origin_of(h, &info, p.t, h->origins.at + h->origins.n);
 		h->origins.n += p.t->ndim;
 		h->keys.at[p.key].npieces++;
 	}

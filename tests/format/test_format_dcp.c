@@ -4,8 +4,10 @@
 #include <errno.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "format/format.h"
 #include "format/format_dcp.h"
 #include "format/format_dcp_lower.h"
@@ -530,6 +532,46 @@ START_TEST(an_index_that_names_missing_files_warns)
 }
 END_TEST
 
+/* One safetensors file whose every tensor has a place in DCP_SHARDING_INFO: looking through the
+ * list for each would take a minute. */
+START_TEST(a_shard_of_many_tensors_is_read_in_linear_time)
+{
+	enum { N = 60000 };
+	struct sf_buf info = { 0 }, file = { 0 };
+	struct sf_ckpt *ckpt = NULL;
+	char msg[SF_ERROR_MAX];
+	uint32_t key;
+
+	sf_buf_byte(&info, '{');
+	for (int i = 0; i < N; i++)
+		sf_buf_printf(&info, "%s\"model.layers.%d.w\": {\"saved_offsets\": [%d]}",
+		              i ? ", " : "", i, i % 3);
+	sf_buf_byte(&info, '}');
+	sf_buf_str(&file, "????????{\"__metadata__\":{\"DCP_SHARDING_INFO\":");
+	sf_escape_json(&file, (const char *)info.at, info.len);
+	sf_buf_byte(&file, '}');
+	for (int i = 0; i < N; i++)
+		sf_buf_printf(&file,
+		              ",\"model.layers.%d.w\":{\"dtype\":\"U8\",\"shape\":[1],\"data_"
+		              "offsets\":[%d,%d]}",
+		              i, i, i + 1);
+	sf_buf_byte(&file, '}');
+	sf_put_le64(file.at, file.len - 8);
+	memset(sf_buf_extend(&file, N), 7, N);
+	const struct sf_mem_object files[] = { { "shard-00001-model-00001-of-00001.safetensors",
+		                                 file.at, file.len } };
+	int r = load_mem(files, 1, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	ck_assert_uint_eq(ckpt->ntensors, N);
+	key = sf_ckpt_find(ckpt, "model.layers.5.w", 16);
+	ck_assert_uint_ne(key, SF_NONE);
+	ck_assert_uint_eq(ckpt->tensor[ckpt->key[key].tensor].shape[0], 3); /* 2, 1 long */
+	sf_ckpt_free(ckpt);
+	sf_buf_release(&info);
+	sf_buf_release(&file);
+}
+END_TEST
+
 START_TEST(an_unknown_source_format_is_refused_by_name)
 {
 	const struct sf_load_options opt = { .source_format = "zarr9" };
@@ -559,6 +601,9 @@ int main(void)
 	tcase_add_test(tc, a_composite_of_safetensors_mode_reads_as_its_child_alone);
 	tcase_add_test(tc, an_index_that_names_missing_files_warns);
 	tcase_add_test(tc, an_unknown_source_format_is_refused_by_name);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("sizes"); /* with the ordinary limit of time */
+	tcase_add_test(tc, a_shard_of_many_tensors_is_read_in_linear_time);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
