@@ -108,6 +108,42 @@ static bool has_own_container(const struct dcp_meta *m, const char *container)
 	return m->key.n > 0;
 }
 
+static bool ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* A child whose save did not finish is left out, and said: what is whole is shown. */
+static int warn_uncommitted(const struct sf_objinfo *files, size_t n, const struct children *kids,
+                            struct sf_ckpt_builder *b)
+{
+	const char *container, *last = "";
+	size_t last_len = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		const char *name = files[i].name, *slash = strchr(name, '/');
+		size_t len = slash ? (size_t)(slash - name) + 1 : 0;
+		bool known = len && len == last_len && memcmp(name, last, len) == 0;
+		if (!slash || known || !container_of(name, len - 1, &container) ||
+		    !(ends(name, ".distcp") || ends(name, ".metadata.tmp")))
+			continue;
+		for (size_t k = 0; k < kids->n && !known; k++)
+			known = strlen(kids->at[k].dir) == len &&
+			        memcmp(kids->at[k].dir, name, len) == 0;
+		last = name;
+		last_len = len;
+		if (!known)
+			r = sf_ckpt_builder_warn(b, NULL, "not-committed",
+			                         "%.*s is left out: it has %s but no .metadata, "
+			                         "the save did not finish",
+			                         (int)len, name, name + len);
+	}
+	return r;
+}
+
 int dcp_load_composite(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                        struct sf_ckpt_builder *b, struct sf_error *err)
 {
@@ -149,6 +185,8 @@ int dcp_load_composite(struct sf_store *store, const struct sf_objinfo *files, s
 		}
 		dcp_meta_release(&m);
 	}
+	if (r >= 0)
+		r = warn_uncommitted(files, n, &kids, b);
 	if (r >= 0)
 		sf_ckpt_builder_facts(b, writer, NULL, dcp_step_of(store->source), ranks, mtime);
 	return r;

@@ -504,6 +504,33 @@ START_TEST(a_composite_of_safetensors_mode_reads_as_its_child_alone)
 }
 END_TEST
 
+/* accelerate saves the model, then the optimizer; the job ended in between. */
+START_TEST(a_child_that_was_not_committed_is_left_out_and_said)
+{
+	const struct sf_load_options complete = { .complete = true };
+	struct sf_mem_object files[34];
+	size_t n = objects_of("dcp/safetensors/ckpt", "pytorch_model_fsdp_0/", files, 32);
+	struct sf_ckpt *ckpt = NULL;
+	char msg[SF_ERROR_MAX];
+	int r;
+
+	files[n] = (struct sf_mem_object){ "optimizer_0/__0_0.distcp", "x", 1 };
+	files[n + 1] = (struct sf_mem_object){ "optimizer_0/__1_0.distcp", "x", 1 };
+	r = load_mem(files, n + 2, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	ck_assert(warned(ckpt, "not-committed", "optimizer_0/"));
+	ck_assert_uint_eq(ckpt->nwarnings, 1);
+	sf_ckpt_free(ckpt);
+	ck_assert_int_eq(load_mem(files, n + 2, &complete, &ckpt, msg), -EBADMSG);
+	ck_assert_msg(strstr(msg, "optimizer_0/") != NULL, "%s", msg);
+	r = load_mem(files, n, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	ck_assert_uint_eq(ckpt->nwarnings, 0);
+	sf_ckpt_free(ckpt);
+	free_objects(files, n);
+}
+END_TEST
+
 START_TEST(an_index_that_names_missing_files_warns)
 {
 	static const char index[] =
@@ -599,6 +626,7 @@ int main(void)
 	tcase_add_test(tc, unreadable_metadata_gives_way_to_the_ranks_own);
 	tcase_add_test(tc, metadata_that_is_not_what_was_listed_is_stale);
 	tcase_add_test(tc, a_composite_of_safetensors_mode_reads_as_its_child_alone);
+	tcase_add_test(tc, a_child_that_was_not_committed_is_left_out_and_said);
 	tcase_add_test(tc, an_index_that_names_missing_files_warns);
 	tcase_add_test(tc, an_unknown_source_format_is_refused_by_name);
 	suite_add_tcase(s, tc);
