@@ -94,6 +94,7 @@ struct listing {
 	struct sf_fs *fs;
 	char *buf;
 	size_t size, used;
+	uint64_t self; /* inode number of entries without a node: "." and ".." */
 	bool plus;
 	int failed;
 };
@@ -111,18 +112,19 @@ static int list_entry(void *arg, const char *name, size_t len, sf_node node, enu
 	text[len] = 0;
 	if (l->plus) {
 		struct fuse_entry_param e = { 0 };
-		struct sf_attr a;
+		struct sf_attr a = { .ino = l->self };
 		if (node != 0 && sf_tree_attr(l->fs->s->tree, node, &a) >= 0) {
 			sf_fs_fill_entry(l->fs, node, &a, &e);
 		} else {
 			/* ino 0: a name only; its size is asked for when somebody wants it */
 			e.attr.st_mode = sf_fs_type_bits(type);
-			e.attr.st_ino = node ? node : 1;
+			e.attr.st_ino = a.ino;
 		}
 		need = fuse_add_direntry_plus(l->req, l->buf + l->used, l->size - l->used, text, &e,
 		                              (off_t)next);
 	} else {
-		struct stat st = { .st_ino = node ? node : 1, .st_mode = sf_fs_type_bits(type) };
+		struct stat st = { .st_ino = node ? sf_tree_ino(l->fs->s->tree, node) : l->self,
+			           .st_mode = sf_fs_type_bits(type) };
 		need = fuse_add_direntry(l->req, l->buf + l->used, l->size - l->used, text, &st,
 		                         (off_t)next);
 	}
@@ -149,8 +151,10 @@ static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
+	l.self = sf_tree_ino(l.fs->s->tree, ino);
 	if (off < 1 && !r)
 		r = list_entry(&l, ".", 1, 0, SF_NODE_DIR, 1);
+	l.self = 1; /* the root's parent is another filesystem's, and nobody asks for others' */
 	if (off < 2 && !r)
 		r = list_entry(&l, "..", 2, 0, SF_NODE_DIR, 2);
 	if (!r)

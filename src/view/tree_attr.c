@@ -69,6 +69,11 @@ static uint64_t ino_of(const struct sf_tree *t, sf_node n)
 	return h > 1 ? h : h + 2;
 }
 
+uint64_t sf_tree_ino(const struct sf_tree *t, sf_node n)
+{
+	return sf_tree_valid(t, n) ? ino_of(t, n) : 0;
+}
+
 /* Where a size that cost something is kept, plus one; NULL: it costs nothing. */
 static _Atomic uint64_t *size_slot(struct sf_tree *t, sf_node n)
 {

@@ -331,6 +331,9 @@ def test_same_bytes():
                         inos.setdefault(os.lstat(p).st_ino, []).append(p)
             twice = [v for v in inos.values() if len(v) > 1]
             check(f"{name}: a file, an inode", not twice, twice[:2])
+            with Mount(ckpt) as fresh:  # where nobody asked for sizes yet
+                other = [e.path[len(fresh):] for base, _, _ in os.walk(fresh) for e in os.scandir(base) if e.inode() != e.stat(follow_symlinks=False).st_ino]
+            check(f"{name}: readdir and stat tell one inode", not other, other[:5])
     ckpt, _ = case("dcp/fsdp4")
     with Mount(ckpt) as m:
         t = os.stat(f"{m}/checkpoint.pt").st_mtime
