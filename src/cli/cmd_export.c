@@ -222,7 +222,7 @@ static int plan_hf(struct export *x, const struct sf_hf *hf, struct sf_error *er
 		                     sf_cli_text("%s/%s", x->target, hf->index_name));
 	for (uint32_t i = 0; i < hf->ncompanions && r >= 0; i++)
 		r = sf_out_add_companion(&x->list, hf, i,
-		                         sf_cli_text("%s/%s", x->target, hf->companion[i]));
+		                         sf_cli_text("%s/%s", x->target, hf->companion[i].name));
 	return r < 0 && err->msg[0] == 0 ? sf_fail(err, r, "out of memory") : r;
 }
 

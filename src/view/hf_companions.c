@@ -16,7 +16,7 @@
 
 #define COMPANIONS_MAX 4096 /* a model's directory has a dozen */
 
-SF_VEC(sf_texts, const char *);
+SF_VEC(sf_objinfos, struct sf_objinfo);
 
 bool sf_hf_is_companion(const char *name)
 {
@@ -85,52 +85,62 @@ int sf_hf_find_files(const char *ckpt_dir, char **ret_dir)
 	return -ENOENT;
 }
 
-static int compare(const void *a, const void *b)
+void sf_hf_companion_info(const struct stat *st, struct sf_objinfo *ret)
 {
-	return strcmp(*(const char *const *)a, *(const char *const *)b);
+	ret->size = (uint64_t)st->st_size;
+	ret->version = (struct sf_version){ .dev = st->st_dev,
+		                            .ino = st->st_ino,
+		                            .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 +
+		                                        st->st_mtim.tv_nsec };
 }
 
-static int add(DIR *d, const char *name, struct sf_arena *arena, struct sf_texts *names)
+static int compare(const void *a, const void *b)
 {
+	return strcmp(((const struct sf_objinfo *)a)->name, ((const struct sf_objinfo *)b)->name);
+}
+
+static int add(DIR *d, const char *name, struct sf_arena *arena, struct sf_objinfos *files)
+{
+	struct sf_objinfo info = { .name = NULL };
 	struct stat st;
-	char *copy;
 
 	if (!sf_hf_is_companion(name) || fstatat(dirfd(d), name, &st, 0) < 0 ||
 	    !S_ISREG(st.st_mode))
 		return 0;
-	if (names->n == COMPANIONS_MAX)
+	if (files->n == COMPANIONS_MAX)
 		return -E2BIG;
-	copy = sf_arena_strdup(arena, name, strlen(name));
-	return copy && sf_texts_push(names, copy) == 0 ? 0 : -ENOMEM;
+	sf_hf_companion_info(&st, &info);
+	info.name = sf_arena_strdup(arena, name, strlen(name));
+	return info.name && sf_objinfos_push(files, info) == 0 ? 0 : -ENOMEM;
 }
 
-int sf_hf_list_companions(const char *dir, struct sf_arena *arena, const char *const **ret,
+int sf_hf_list_companions(const char *dir, struct sf_arena *arena, const struct sf_objinfo **ret,
                           uint32_t *ret_n, struct sf_error *err)
 {
-	struct sf_texts names = { 0 };
-	const char **kept = NULL;
+	struct sf_objinfos files = { 0 };
+	struct sf_objinfo *kept = NULL;
 	int r = 0;
 	DIR *d = opendir(dir);
 
 	if (!d)
 		return sf_fail_errno(err, "hf_files '%s'", dir);
 	for (struct dirent *e; r >= 0 && (e = readdir(d));)
-		r = add(d, e->d_name, arena, &names);
+		r = add(d, e->d_name, arena, &files);
 	closedir(d);
 	if (r >= 0) {
-		kept = sf_arena_alloc(arena, (names.n + 1) * sizeof(*kept));
+		kept = sf_arena_alloc(arena, (files.n + 1) * sizeof(*kept));
 		r = kept ? 0 : -ENOMEM;
 	}
 	if (r >= 0) {
-		if (names.n)
-			memcpy(kept, names.at, names.n * sizeof(*kept));
-		qsort(kept, names.n, sizeof(*kept), compare);
+		if (files.n)
+			memcpy(kept, files.at, files.n * sizeof(*kept));
+		qsort(kept, files.n, sizeof(*kept), compare);
 		*ret = kept;
-		*ret_n = (uint32_t)names.n;
+		*ret_n = (uint32_t)files.n;
 	} else {
 		sf_fail(err, r, "hf_files '%s': %s", dir,
 		        r == -E2BIG ? "more than 4096 files of a model" : "no memory");
 	}
-	sf_texts_release(&names);
+	sf_objinfos_release(&files);
 	return r;
 }

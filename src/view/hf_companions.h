@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include "base/arena.h"
 #include "base/error.h"
+#include "store/store.h"
 
 /*
  * sf_hf_find_files - the directory that has config.json for this checkpoint.
@@ -17,8 +18,11 @@ int sf_hf_find_files(const char *ckpt_dir, char **ret_dir);
 
 /* Is this the name of a companion? */
 bool sf_hf_is_companion(const char *name);
-/* Plain files of @dir that are, sorted by name, in @arena. */
-int sf_hf_list_companions(const char *dir, struct sf_arena *arena, const char *const **ret,
+/* Plain files of @dir that are, as they are now, sorted by name, in @arena. */
+int sf_hf_list_companions(const char *dir, struct sf_arena *arena, const struct sf_objinfo **ret,
                           uint32_t *ret_n, struct sf_error *err);
+/* Size and version of a file, for comparing it with what was listed; the name is left alone. */
+struct stat;
+void sf_hf_companion_info(const struct stat *st, struct sf_objinfo *ret);
 
 #endif

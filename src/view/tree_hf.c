@@ -44,7 +44,7 @@ const char *sf_hf_node_name(const struct sf_tree *t, sf_node n)
 	case SF_T_HF_INDEX:
 		return t->hf->index_name;
 	default:
-		return t->hf->companion[sf_node_index(n)];
+		return t->hf->companion[sf_node_index(n)].name;
 	}
 }
 

@@ -74,7 +74,7 @@ struct sf_hf {
 	const char *index_name; /* "model.safetensors.index.json" */
 	const char *index_json; /* NULL with one file */
 	size_t index_len;
-	const char *const *companion; /* file names in opt->hf_files_found, sorted */
+	const struct sf_objinfo *companion; /* files of opt->hf_files_found as they were then, by name */
 	uint32_t ncompanions;
 	const struct sf_catalog *catalog;
 };

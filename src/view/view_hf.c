@@ -231,15 +231,15 @@ static int make(struct plan *p, struct sf_hf *hf)
 /* A companion must not stand where one of ours does. */
 static void drop_clashes(struct sf_hf *hf)
 {
-	const char **name = (const char **)(uintptr_t)hf->companion;
+	struct sf_objinfo *at = (struct sf_objinfo *)(uintptr_t)hf->companion;
 	uint32_t n = 0;
 
 	for (uint32_t i = 0; i < hf->ncompanions; i++) {
-		bool ours = strcmp(name[i], hf->index_name) == 0;
+		bool ours = strcmp(at[i].name, hf->index_name) == 0;
 		for (uint32_t f = 0; f < hf->nfiles && !ours; f++)
-			ours = strcmp(name[i], hf->file[f].name) == 0;
+			ours = strcmp(at[i].name, hf->file[f].name) == 0;
 		if (!ours)
-			name[n++] = name[i];
+			at[n++] = at[i];
 	}
 	hf->ncompanions = n;
 }

@@ -7,6 +7,8 @@
 #include <unistd.h>
 
 #include "base/mem.h"
+#include "store/source.h"
+#include "view/hf_companions.h"
 #include "view/hf_config.h"
 #include "view/view.h"
 
@@ -17,8 +19,8 @@ struct companion {
 	char *path;
 	enum sf_dtype dtype; /* to be named in it, SF_DTYPE_NONE: as it is */
 	struct sf_buf text;
-	int fd; /* -1 when the text is in memory */
-	struct stat st;
+	int fd;                 /* -1 when the text is in memory */
+	struct sf_objinfo want; /* as it was listed: the kernel keeps its size and pages */
 	uint64_t start[2];
 };
 
@@ -52,7 +54,7 @@ static int read_range(const struct companion *p, uint64_t off, uint8_t *to, uint
 		if (n == 0)
 			return sf_fail(err, -ESTALE,
 			               "'%s' ends at %" PRIu64 ", it had %" PRIu64 " bytes",
-			               p->path, off + done, (uint64_t)p->st.st_size);
+			               p->path, off + done, p->want.size);
 		done += (uint64_t)n;
 	}
 	return 0;
@@ -60,20 +62,22 @@ static int read_range(const struct companion *p, uint64_t off, uint8_t *to, uint
 
 static int check_same(const struct companion *p, struct sf_error *err)
 {
-	struct stat now;
+	struct sf_objinfo now = { .name = p->path };
+	struct stat st;
 
-	if (fstat(p->fd, &now) < 0)
+	if (fstat(p->fd, &st) < 0)
 		return sf_fail_errno(err, "'%s'", p->path);
-	if (now.st_size != p->st.st_size || now.st_mtim.tv_sec != p->st.st_mtim.tv_sec ||
-	    now.st_mtim.tv_nsec != p->st.st_mtim.tv_nsec)
-		return sf_fail(err, -ESTALE, "'%s' changed while it was read", p->path);
-	return 0;
+	if (!S_ISREG(st.st_mode))
+		return sf_fail(err, -EBADMSG, "'%s' is no plain file", p->path);
+	sf_hf_companion_info(&st, &now);
+	return sf_version_check(p->path, p->want.size, &p->want.version, now.size, &now.version,
+	                        err);
 }
 
 static int load(struct companion *p, struct sf_error *err)
 {
 	struct sf_buf raw = { 0 };
-	uint64_t len = (uint64_t)p->st.st_size;
+	uint64_t len = p->want.size;
 	uint8_t *at = sf_buf_extend(&raw, (size_t)len);
 	int r = len == 0 || at ? 0 : sf_fail(err, -ENOMEM, "'%s': %" PRIu64 " bytes", p->path, len);
 
@@ -103,11 +107,8 @@ static int prepare(struct sf_vfile *f, struct sf_error *err)
 	p->fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hold us up */
 	if (p->fd < 0)
 		return sf_fail_errno(err, "'%s'", p->path);
-	if (fstat(p->fd, &p->st) < 0)
-		r = sf_fail_errno(err, "'%s'", p->path);
-	else if (!S_ISREG(p->st.st_mode))
-		r = sf_fail(err, -EBADMSG, "'%s' is no plain file", p->path);
-	if (r >= 0 && p->st.st_size <= IN_MEMORY_MAX) {
+	r = check_same(p, err);
+	if (r >= 0 && p->want.size <= IN_MEMORY_MAX) {
 		r = load(p, err);
 		if (r >= 0) {
 			close(p->fd);
@@ -118,7 +119,7 @@ static int prepare(struct sf_vfile *f, struct sf_error *err)
 		clear(p);
 		return r;
 	}
-	p->start[1] = p->fd < 0 ? p->text.len : (uint64_t)p->st.st_size;
+	p->start[1] = p->fd < 0 ? p->text.len : p->want.size;
 	f->start = p->start;
 	f->nrec = 1;
 	f->size = p->start[1];
@@ -165,14 +166,15 @@ int sf_view_hf_companion(const struct sf_hf *hf, struct sf_reader *r, uint32_t i
 		                                 .free = free_companion };
 	struct companion *p = calloc(1, sizeof(*p));
 
-	if (!p ||
-	    asprintf(&p->path, "%s/%s", hf->catalog->opt->hf_files_found, hf->companion[i]) < 0) {
+	if (!p || asprintf(&p->path, "%s/%s", hf->catalog->opt->hf_files_found,
+	                   hf->companion[i].name) < 0) {
 		free(p);
-		return sf_fail(err, -ENOMEM, "'%s'", hf->companion[i]);
+		return sf_fail(err, -ENOMEM, "'%s'", hf->companion[i].name);
 	}
 	sf_vfile_init(&p->f, &ops, r);
 	p->fd = -1;
-	p->dtype = strcmp(hf->companion[i], "config.json") == 0 ? cast_of(hf) : SF_DTYPE_NONE;
+	p->want = hf->companion[i];
+	p->dtype = strcmp(hf->companion[i].name, "config.json") == 0 ? cast_of(hf) : SF_DTYPE_NONE;
 	*ret = &p->f;
 	return 0;
 }

@@ -332,7 +332,7 @@ static char *read_companion(const struct vw *w, const struct sf_hf *hf, const ch
 	uint64_t len;
 
 	for (uint32_t i = 0; i < hf->ncompanions; i++)
-		if (strcmp(hf->companion[i], name) == 0) {
+		if (strcmp(hf->companion[i].name, name) == 0) {
 			vw_ok(sf_view_hf_companion(hf, w->reader, i, &f, &err));
 			return (char *)vw_read(f, &len);
 		}
@@ -377,6 +377,38 @@ START_TEST(companions_are_plain_files_of_known_names)
 		snprintf(path, sizeof(path), "%s/%s", dir, made[i]);
 		unlink(path);
 	}
+	rmdir(dir);
+	vw_close(&w);
+}
+END_TEST
+
+/* A mount's kernel has the size and pages of what was listed: other bytes must not join them. */
+START_TEST(a_companion_that_changed_is_stale)
+{
+	char dir[] = "/tmp/sf-hf-XXXXXX", path[512];
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_vfile *f;
+	struct sf_hf *hf;
+	struct vw w;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	put_file(dir, "tokenizer.json", "{\"a\": 1}");
+	vw_init(&w);
+	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
+	w.opt.hf_files_found = dir;
+	hf = hf_of(&w);
+	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
+	for (int i = 0; i < 2; i++) { /* another size; another file of the same size */
+		if (i)
+			unlink(path);
+		put_file(dir, "tokenizer.json", i ? "{\"a\": 2}" : "{\"a\": 22}");
+		vw_ok(sf_view_hf_companion(hf, w.reader, 0, &f, &err));
+		ck_assert_int_eq(sf_vfile_prepare(f, &err), -ESTALE);
+		ck_assert_ptr_nonnull(strstr(err.msg, "tokenizer.json"));
+		sf_vfile_unref(f);
+	}
+	sf_hf_free(hf);
+	unlink(path);
 	rmdir(dir);
 	vw_close(&w);
 }
@@ -433,6 +465,7 @@ int main(void)
 	tcase_add_test(t, digits_compare_as_numbers);
 	tcase_add_test(t, the_dtype_field_alone_changes);
 	tcase_add_test(t, companions_are_plain_files_of_known_names);
+	tcase_add_test(t, a_companion_that_changed_is_stale);
 	tcase_add_test(t, config_is_looked_for_near_the_checkpoint);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
