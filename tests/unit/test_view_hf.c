@@ -386,7 +386,7 @@ END_TEST
 START_TEST(a_companion_that_changed_is_stale)
 {
 	char dir[] = "/tmp/sf-hf-XXXXXX", path[512];
-	struct sf_error err = SF_ERROR_INIT;
+	struct sf_error why = SF_ERROR_INIT;
 	struct sf_vfile *f;
 	struct sf_hf *hf;
 	struct vw w;
@@ -403,8 +403,8 @@ START_TEST(a_companion_that_changed_is_stale)
 			unlink(path);
 		put_file(dir, "tokenizer.json", i ? "{\"a\": 2}" : "{\"a\": 22}");
 		vw_ok(sf_view_hf_companion(hf, w.reader, 0, &f, &err));
-		ck_assert_int_eq(sf_vfile_prepare(f, &err), -ESTALE);
-		ck_assert_ptr_nonnull(strstr(err.msg, "tokenizer.json"));
+		ck_assert_int_eq(sf_vfile_prepare(f, &why), -ESTALE);
+		ck_assert_ptr_nonnull(strstr(why.msg, "tokenizer.json"));
 		sf_vfile_unref(f);
 	}
 	sf_hf_free(hf);
