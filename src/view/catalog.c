@@ -119,7 +119,7 @@ static int map_entry(struct sf_catalog *c, struct sf_key_map *rules, const struc
 	e->name = name;
 	e->len = (uint32_t)scratch->len;
 	return sf_map_path(k, c->ckpt->group[k->group].strip, name, e->len, &c->arena, &e->path,
-	                   &e->npath);
+	                   &e->npath, &e->moved);
 }
 
 static int make_entries(struct sf_catalog *c, const uint32_t *chosen, struct sf_entry *entry)

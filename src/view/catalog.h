@@ -20,6 +20,7 @@ struct sf_entry {
 	uint32_t len;
 	uint32_t npath;
 	const struct sf_path_elem *path; /* shown path in the nested state dict */
+	bool moved; /* its shown name is outside its group: path has none of the group's elements */
 };
 /* Groups that still have keys; names are distinct as file stems: a group "checkpoint" has stem
  * "checkpoint_". */

@@ -185,23 +185,21 @@ static bool split_at_dots(const struct sf_key *key, uint32_t from)
 }
 
 int sf_map_path(const struct sf_key *key, unsigned strip, const char *name, size_t len,
-                struct sf_arena *arena, const struct sf_path_elem **ret, uint32_t *ret_n)
+                struct sf_arena *arena, const struct sf_path_elem **ret, uint32_t *ret_n,
+                bool *ret_moved)
 {
-	uint32_t head = SF_MIN((uint32_t)strip, key->npath), tail = 0, n = 0, parts = 1;
-	const char *mid = name;
-	size_t mid_len, at, tail_bytes = 0;
+	uint32_t head = 0, tail = 0, n = 0, parts = 1;
+	const char *mid;
+	size_t mid_len, at = 0, tail_bytes = 0;
 	struct sf_path_elem *path;
 
-	at = head_len(key->path, head, name, len);
-	if (at != SIZE_MAX) {
-		/* the name still begins with the group: more of its path may have stayed */
-		while (head + 1 < key->npath &&
-		       head_len(key->path, head + 1, name, len) != SIZE_MAX)
-			at = head_len(key->path, ++head, name, len);
-		mid = name + at;
-	}
-	mid_len = len - (size_t)(mid - name);
-	while (head + tail + 1 < key->npath) {
+	while (head + 1 < key->npath && head_len(key->path, head + 1, name, len) != SIZE_MAX)
+		at = head_len(key->path, ++head, name, len);
+	*ret_moved = head < strip && strip < key->npath;
+	mid = name + at;
+	mid_len = len - at;
+	/* with a new prefix in front the whole old path may have stayed */
+	while (head + tail + (head > 0) < key->npath) {
 		size_t more = tail_len(key->path, key->npath, tail + 1, mid, mid_len);
 		if (more == SIZE_MAX)
 			break;

@@ -35,11 +35,13 @@ int sf_map_name(struct sf_key_map *m, const char *name, size_t len, struct sf_bu
 /*
  * sf_map_path - the path of a key whose name became @name.
  *
- * The group's @strip elements stay, so that a group file can leave them out; elements before and
- * behind what changed stay as they were; the rest is one element, or one per component where the
- * old path was split so. Memory: @arena; @name is borrowed. -ENOMEM.
+ * It spells @name, so that the nested views say what the flat ones say. Elements before and behind
+ * what changed stay as they were; the rest is one element, or one per component where the old path
+ * was split so. *ret_moved: the name is no longer below the group's @strip elements: a group file
+ * has nothing to leave out then. Memory: @arena; @name is borrowed. -ENOMEM.
  */
 int sf_map_path(const struct sf_key *key, unsigned strip, const char *name, size_t len,
-                struct sf_arena *arena, const struct sf_path_elem **ret, uint32_t *ret_n);
+                struct sf_arena *arena, const struct sf_path_elem **ret, uint32_t *ret_n,
+                bool *ret_moved);
 
 #endif

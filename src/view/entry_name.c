@@ -11,7 +11,7 @@ const char *sf_entry_stripped(const struct sf_entry *e, unsigned strip, size_t *
 	size_t len = e->len;
 
 	*ret_len = e->len;
-	if (e->npath <= strip)
+	if (e->npath <= strip || e->moved)
 		return e->name;
 	for (unsigned d = 0; d < strip; d++) {
 		const struct sf_path_elem *p = &e->path[d];

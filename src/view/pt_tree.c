@@ -29,6 +29,12 @@ struct tree {
 	uint64_t filled;
 };
 
+/* Path elements that are left out in front. */
+static unsigned strip_of(const struct sf_pt *pt, const struct sf_entry *e)
+{
+	return e->moved ? 0 : pt->sel.strip;
+}
+
 /* The name without the text of the stripped elements, where it begins with them. */
 static struct sf_pt_elem flat_name(const struct sf_pt *pt, const struct sf_pt_leaf *l)
 {
@@ -40,9 +46,10 @@ static struct sf_pt_elem flat_name(const struct sf_pt *pt, const struct sf_pt_le
 		name.len = pt->sel.name_lens[l->pos];
 		return name;
 	}
-	if (e->npath <= pt->sel.strip)
+	unsigned strip = strip_of(pt, e);
+	if (e->npath <= strip)
 		return name;
-	for (unsigned d = 0; d < pt->sel.strip; d++) {
+	for (unsigned d = 0; d < strip; d++) {
 		const struct sf_path_elem *p = &e->path[d];
 		if (name.len <= p->len || memcmp(name.s, p->s, p->len) != 0 ||
 		    name.s[p->len] != '.')
@@ -57,7 +64,8 @@ struct sf_pt_elem sf_pt_elem(const struct sf_pt *pt, const struct sf_pt_leaf *l,
 {
 	if (l->flat)
 		return flat_name(pt, l);
-	const struct sf_path_elem *p = &sf_pt_entry(pt, l)->path[pt->sel.strip + d];
+	const struct sf_entry *e = sf_pt_entry(pt, l);
+	const struct sf_path_elem *p = &e->path[strip_of(pt, e) + d];
 	return (struct sf_pt_elem){ p->s, p->len, p->is_int != 0 };
 }
 
@@ -314,9 +322,10 @@ int sf_pt_tree(struct sf_pt *pt, struct sf_error *err)
 		l->object = e->tensor == SF_NONE;
 		if (sel->bare)
 			continue;
-		l->flat = sel->flat || sel->names || e->npath <= sel->strip ||
-		          e->npath - sel->strip > SF_PT_DEPTH;
-		l->depth = l->flat ? 1 : (uint8_t)(e->npath - sel->strip);
+		const unsigned strip = strip_of(pt, e);
+		l->flat = sel->flat || sel->names || e->npath <= strip ||
+		          e->npath - strip > SF_PT_DEPTH;
+		l->depth = l->flat ? 1 : (uint8_t)(e->npath - strip);
 	}
 	if (sel->bare)
 		return 0;

@@ -97,8 +97,9 @@ static bool name_taken(const struct sf_catalog *c, const struct sf_selection *se
 	if (sel->names || !sel->strip || e->npath < sel->strip ||
 	    sf_entry_stripped(e, sel->strip, &len) != e->name)
 		return false;
-	for (unsigned d = 0; d < sel->strip; d++) {
-		sf_buf_add(&b, e->path[d].s, e->path[d].len);
+	const struct sf_path_elem *group = c->ckpt->key[e->key].path;
+	for (unsigned d = 0; d < sel->strip; d++) { /* of the stored path: @e may have left it */
+		sf_buf_add(&b, group[d].s, group[d].len);
 		sf_buf_byte(&b, '.');
 	}
 	sf_buf_add(&b, e->name, e->len);

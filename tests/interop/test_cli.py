@@ -308,6 +308,15 @@ def choose():
             run("export", CKPT, f"{d}/x.safetensors", "--map", "model.norm.weight=model.final_norm")
             with safe_open(f"{d}/x.safetensors", "pt") as f:
                 check("--map in an export", "final_norm" in f.keys() and agrees(f.get_tensor("final_norm"), T["model.norm.weight"]), list(f.keys()))
+        for rule in ("model=weights", "model=", "model.layers=h", "optim=o.p"):
+            with attempt(f"--map {rule}: nested views spell the shown names"):
+                shown = {k for k in listed("--map", rule) if k not in OBJ}
+                for stem in ("checkpoint", "model", "optim"):
+                    pt = run("cat", CKPT, f"{stem}.pt", "--map", rule, text=False).stdout
+                    st = run("cat", CKPT, f"{stem}.safetensors", "--map", rule, text=False).stdout
+                    nested = set(tensors_of(torch.load(io.BytesIO(pt))))
+                    flat_names = set(json.loads(st[8:8 + int.from_bytes(st[:8], "little")])) - {"__metadata__"}
+                    check(f"--map {rule}: {stem}.pt and {stem}.safetensors agree", nested == flat_names and (stem != "checkpoint" or nested <= shown), sorted(nested ^ flat_names)[:4])
         with attempt("--hf-map"):
             a = run("cat", CKPT, "hf/model.safetensors", "--hf-map", "layers.*.attention.wq=model.layers.*.self_attn.q_proj", text=False)
             b = run("cat", CKPT, "model.safetensors", "--hf-map", "layers.*.attention.wq=model.layers.*.self_attn.q_proj", text=False)

@@ -185,11 +185,12 @@ START_TEST(map_replaces_keys_and_prefixes)
 	map_one("model.layers.0", "model.h.0", "model.h.0.wq.weight", "model|h|0|wq|weight");
 	map_one("model/layers/*/wq", "model.layers.*.attn.q", "model.layers.1.attn.q.weight",
 	        "model|layers|1|attn|q|weight");
-	/* the group's element stays in the path, so that model.pt can leave it out */
-	map_one("model", "", "layers.0.wq.weight", "model|layers|0|wq|weight");
-	map_one("model.layers", "m", "m.0.wk.weight", "model|m|0|wk|weight");
-	map_one("", "all", "all.model.ids", "model|all.model.ids");
-	map_one("*.layers", "x.*", "x.model.1.wq.weight", "model|x|model|1|wq|weight");
+	/* a path spells its name, in its group or out of it */
+	map_one("model", "", "layers.0.wq.weight", "layers|0|wq|weight");
+	map_one("model", "weights", "weights.layers.0.wq.weight", "weights|layers|0|wq|weight");
+	map_one("model.layers", "m", "m.0.wk.weight", "m|0|wk|weight");
+	map_one("", "all", "all.model.ids", "all|model|ids");
+	map_one("*.layers", "x.*", "x.model.1.wq.weight", "x|model|1|wq|weight");
 }
 END_TEST
 
