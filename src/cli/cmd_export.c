@@ -124,13 +124,19 @@ static int plan_dir(struct export *x)
 	return r;
 }
 
-/* The directory of a group: its file's stem, "other" when it has none. */
+#define OTHER \
+	"other" /* the directory of groups that have no file in the root; one may be called so */
+
+/* The directory of a group: its file's stem. In a stem all dots are plain, for a suffix follows;
+ * here two names would lead elsewhere: a checkpoint must not choose where we write. */
 static const char *group_dir(const struct sf_catalog *c, uint32_t group)
 {
 	const struct sf_cat_group *g = &c->group[group];
 	if (g->link)
 		return g->link;
-	return g->stem ? g->stem : group == (uint32_t)c->model_group ? "model" : "other";
+	if (!g->stem)
+		return group == (uint32_t)c->model_group ? "model" : OTHER;
+	return strcmp(g->stem, ".") == 0 ? "%2E" : strcmp(g->stem, "..") == 0 ? "%2E%2E" : g->stem;
 }
 
 /* Can a file of this format hold the entry? Objects go into .pt alone. */
@@ -178,11 +184,13 @@ static int plan_per_tensor(struct export *x)
 static int plan_chunks(struct export *x)
 {
 	const struct sf_catalog *c = x->s->catalog;
+	uint32_t others = 0; /* groups that share a directory are numbered on */
 	int r = 0;
 
 	for (uint32_t g = 0; g < c->ngroups && r >= 0; g++) {
+		const char *dir = group_dir(c, g);
 		uint64_t bytes = 0;
-		uint32_t n = 0, chunk = 0;
+		uint32_t n = 0, own = 0, *chunk = strcmp(dir, OTHER) == 0 ? &others : &own;
 		for (uint32_t i = 0; i <= c->group[g].n && r >= 0; i++) {
 			bool last = i == c->group[g].n;
 			uint32_t entry = last ? 0 : c->by_group[c->group[g].first + i];
@@ -196,9 +204,8 @@ static int plan_chunks(struct export *x)
 					.entry = x->entries, .n = n, .cast = true, .flat = true
 				};
 				r = sf_out_add(&x->list, x->format, &sel,
-				               sf_cli_text("%s/%s/chunk-%05u%s", x->target,
-				                           group_dir(c, g), chunk++,
-				                           sf_out_suffix(x->format)));
+				               sf_cli_text("%s/%s/chunk-%05u%s", x->target, dir,
+				                           (*chunk)++, sf_out_suffix(x->format)));
 				n = 0;
 				bytes = 0;
 			}

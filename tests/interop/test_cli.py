@@ -250,6 +250,22 @@ def export():
                     want = {k: e for k, e in T.items() if k.startswith("model.")}
                     bad = [k for k, e in want.items() if not any(agrees(got[x], e) for x in (k, k[6:]) if x in got)]
                     check(f"{fmt} {strategy}: all of the model", not bad and n > 1, (bad[:4], list(got)[:4], n))
+        with attempt("export of groups with odd names"):
+            groups = {"model": {"w": torch.ones(3)}, "..": {"w": torch.full((2,), 2.0)}, ".": {"w": torch.full((2,), 3.0)}, "other": {"w": torch.full((2,), 4.0)}, "step": 5}
+            groups |= {f"g{i}": {"w": torch.full((2,), 10.0 + i)} for i in range(70)}
+            torch.distributed.checkpoint.save(groups, checkpoint_id=f"{d}/odd-src", no_dist=True)
+            for fmt in ("pt", "safetensors"):
+                for strategy in ("one_file_per_tensor", "chunks"):
+                    top = f"{d}/odd/{fmt}-{strategy}"
+                    expect(f"{fmt} {strategy} of odd groups", run("export", f"{d}/odd-src", f"{top}/t", "--format", fmt, "--strategy", strategy), 0)
+                    check(f"{fmt} {strategy}: nothing beside TARGET", os.listdir(top) == ["t"], os.listdir(top))
+                    got = {}
+                    for b, _, fs in os.walk(f"{top}/t"):
+                        for f in fs:
+                            p = os.path.join(b, f)
+                            got |= torch.load(p) if fmt == "pt" else safetensors.torch.load_file(p)
+                    bad = [g for g in groups if g != "step" and f"{g}.w" not in got or g != "step" and not torch.equal(got[f"{g}.w"], groups[g]["w"])]
+                    check(f"{fmt} {strategy}: every group is there", not bad and (fmt != "pt" or got["step"] == 5), bad)
         with attempt("export dcp"):
             r = run("export", CKPT, f"{d}/dcp", "--format", "dcp")
             if r.returncode == 0:
