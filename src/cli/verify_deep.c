@@ -108,7 +108,9 @@ static void check_item(struct sf_deep *d, uint32_t entry, uint32_t place, uint64
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_source *src;
 
-	if (place == SF_NONE || k->place[place].form != SF_ITEM_TORCH ||
+	/* No bytes: an empty tensor of the SAFETENSORS mode, which nothing beside it in its file
+	 * gives away, or an empty io.BytesIO. */
+	if (place == SF_NONE || len == 0 || k->place[place].form != SF_ITEM_TORCH ||
 	    k->place[place].transform != SF_TRANSFORM_NONE)
 		return;
 	const struct sf_file *f = &k->file[k->place[place].file];

@@ -350,6 +350,11 @@ def verify():
     for name, ckpt, exp in cases("dcp*/*"):
         r = run("verify", "--deep", ckpt)
         check(f"verify --deep {name}", r.returncode == 0, r.stdout[-200:] + r.stderr[-300:])
+    with attempt("verify --deep of an empty tensor in a file of its own"), tempfile.TemporaryDirectory() as d:
+        from torch.distributed.checkpoint.filesystem import FileSystemWriter, SerializationFormat
+        writer = FileSystemWriter(d, single_file_per_rank=False, serialization_format=SerializationFormat.SAFETENSORS)
+        torch.distributed.checkpoint.save({"model": {"e": torch.zeros(0, 3), "w": torch.ones(2)}}, storage_writer=writer, no_dist=True)
+        expect("verify --deep of an empty tensor in a file of its own", run("verify", "--deep", d), 0)
     with attempt("verify --json"):
         j = jrun("verify", CKPT)
         check("verify --json", j["schema"] == 1, j)
