@@ -38,13 +38,18 @@ static int own_stem(struct sf_catalog *c, const struct sf_cat_group *group, uint
 	return *ret ? 0 : -ENOMEM;
 }
 
+static bool is_called(const struct sf_group *of, const char *name)
+{
+	return of->len == strlen(name) && memcmp(of->name, name, of->len) == 0;
+}
+
 /* The file is model.pt or optim.pt; a stored name that differs becomes a symlink. */
 static int role_stem(struct sf_catalog *c, struct sf_cat_group *group, int32_t g, const char *role)
 {
 	if (g < 0)
 		return 0;
 	const struct sf_group *of = group[g].of;
-	if (of->len == 0 || (of->len == strlen(role) && memcmp(of->name, role, of->len) == 0)) {
+	if (of->len == 0 || is_called(of, role)) {
 		group[g].stem = role;
 		return 0;
 	}
@@ -91,33 +96,53 @@ static int sort_entries(struct sf_catalog *c, struct sf_cat_group *group)
 	return 0;
 }
 
+/*
+ * Which of the groups with one role is its file? One with tensors before one without (a "model"
+ * that holds a few settings beside the weights' "state_dict"), then the one that is called like the
+ * file, then the first.
+ */
+static void take_role(const struct sf_cat_group *group, const uint32_t *tensors, uint32_t g,
+                      const char *name, int32_t *ret)
+{
+	if (*ret >= 0) {
+		bool mine = tensors[g] > 0, theirs = tensors[*ret] > 0;
+		if (mine != theirs ? theirs : !is_called(group[g].of, name))
+			return;
+	}
+	*ret = (int32_t)g;
+}
+
 int sf_catalog_groups(struct sf_catalog *c, struct sf_entry *entry)
 {
 	const struct sf_ckpt *ckpt = c->ckpt;
 	SF_FREE uint32_t *count = calloc((size_t)ckpt->ngroups + 1, sizeof(*count));
+	SF_FREE uint32_t *tensors = calloc((size_t)ckpt->ngroups + 1, sizeof(*tensors));
 	SF_FREE uint32_t *number = calloc((size_t)ckpt->ngroups + 1, sizeof(*number));
 	struct sf_cat_group *group =
 		sf_arena_calloc(&c->arena, (size_t)ckpt->ngroups + 1, sizeof(*group));
 	int r;
 
 	c->model_group = c->optim_group = -1;
-	if (!count || !number || !group)
+	if (!count || !tensors || !number || !group)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < c->n; i++)
 		count[entry[i].group]++;
 	for (uint32_t g = 0; g < ckpt->ngroups; g++) {
 		if (!count[g])
 			continue;
-		int32_t *role = ckpt->group[g].role == SF_ROLE_MODEL   ? &c->model_group
-		                : ckpt->group[g].role == SF_ROLE_OPTIM ? &c->optim_group
-		                                                       : NULL;
-		if (role && *role < 0)
-			*role = (int32_t)c->ngroups;
 		number[g] = c->ngroups;
 		group[c->ngroups++] = (struct sf_cat_group){ .of = &ckpt->group[g], .n = count[g] };
 	}
-	for (uint32_t i = 0; i < c->n; i++)
+	for (uint32_t i = 0; i < c->n; i++) {
 		entry[i].group = number[entry[i].group];
+		tensors[entry[i].group] += entry[i].tensor != SF_NONE;
+	}
+	for (uint32_t g = 0; g < c->ngroups; g++) {
+		if (group[g].of->role == SF_ROLE_MODEL)
+			take_role(group, tensors, g, "model", &c->model_group);
+		else if (group[g].of->role == SF_ROLE_OPTIM)
+			take_role(group, tensors, g, "optim", &c->optim_group);
+	}
 	c->group = group;
 	r = sort_entries(c, group);
 	return r < 0 ? r : name_files(c, group);

@@ -69,11 +69,29 @@ START_TEST(a_second_group_of_a_role_keeps_its_own_name)
 	vw_tensor(&w, "checkpoint_.a", SF_FLOAT32, 2, two);
 	vw_tensor(&w, "checkpoint.a", SF_FLOAT32, 2, two);
 	vw_open(&w);
-	ck_assert_str_eq(group(&w, "module")->link, "model");
+	/* model.pt is its namesake's, whichever came first */
+	ck_assert_ptr_null(group(&w, "module")->link);
 	ck_assert_str_eq(group(&w, "module")->stem, "module");
-	ck_assert_str_eq(group(&w, "model")->stem, "model_"); /* model.pt is the first one's */
+	ck_assert_str_eq(group(&w, "model")->stem, "model");
 	ck_assert_str_eq(group(&w, "checkpoint_")->stem, "checkpoint_");
 	ck_assert_str_eq(group(&w, "checkpoint")->stem, "checkpoint__");
+	vw_close(&w);
+}
+END_TEST
+
+START_TEST(a_roles_file_is_that_of_a_group_with_tensors)
+{
+	struct vw w;
+
+	vw_init(&w);
+	vw_object(&w, "model.name");
+	vw_tensor(&w, "state_dict.a", SF_FLOAT32, 2, two);
+	vw_tensor(&w, "module.a", SF_FLOAT32, 2, two);
+	vw_open(&w);
+	ck_assert_int_eq(w.cat->model_group, (int)(group(&w, "state_dict") - w.cat->group));
+	ck_assert_str_eq(group(&w, "state_dict")->link, "model");
+	ck_assert_str_eq(group(&w, "module")->stem, "module");
+	ck_assert_str_eq(group(&w, "model")->stem, "model_");
 	vw_close(&w);
 }
 END_TEST
@@ -317,6 +335,7 @@ int main(void)
 
 	tcase_add_test(t, groups_have_files_by_role_and_name);
 	tcase_add_test(t, a_second_group_of_a_role_keeps_its_own_name);
+	tcase_add_test(t, a_roles_file_is_that_of_a_group_with_tensors);
 	tcase_add_test(t, at_most_64_groups_get_files);
 	tcase_add_test(t, key_and_ignore_choose_and_must_match);
 	tcase_add_test(t, model_only_shows_the_model_role);
