@@ -66,7 +66,7 @@ static int name_files(struct sf_catalog *c, struct sf_cat_group *group)
 		r = role_stem(c, group, c->optim_group, "optim");
 	for (uint32_t g = 0; g < c->ngroups && r >= 0; g++) {
 		if ((int32_t)g == c->model_group || (int32_t)g == c->optim_group ||
-		    group[g].of->len == 0)
+		    (group[g].of->len == 0 && group[g].of->strip == 0)) /* "" is a name too: % */
 			continue;
 		if (files++ >= SF_ROOT_GROUPS)
 			break;

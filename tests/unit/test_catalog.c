@@ -96,6 +96,19 @@ START_TEST(a_roles_file_is_that_of_a_group_with_tensors)
 }
 END_TEST
 
+START_TEST(a_group_with_an_empty_name_has_its_file)
+{
+	struct vw w;
+
+	vw_init(&w);
+	vw_tensor(&w, ".a", SF_FLOAT32, 2, two); /* {"": {"a": …}} */
+	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
+	vw_open(&w);
+	ck_assert_str_eq(group(&w, "")->stem, "%");
+	vw_close(&w);
+}
+END_TEST
+
 START_TEST(at_most_64_groups_get_files)
 {
 	struct vw w;
@@ -336,6 +349,7 @@ int main(void)
 	tcase_add_test(t, groups_have_files_by_role_and_name);
 	tcase_add_test(t, a_second_group_of_a_role_keeps_its_own_name);
 	tcase_add_test(t, a_roles_file_is_that_of_a_group_with_tensors);
+	tcase_add_test(t, a_group_with_an_empty_name_has_its_file);
 	tcase_add_test(t, at_most_64_groups_get_files);
 	tcase_add_test(t, key_and_ignore_choose_and_must_match);
 	tcase_add_test(t, model_only_shows_the_model_role);
