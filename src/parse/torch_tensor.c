@@ -162,13 +162,16 @@ int sf_torch_tensor_from_pv(const struct sf_pv *v, struct sf_torch_tensor *ret,
 	const struct sf_pv *f = NULL, *a = NULL, *meta = NULL, *dtype;
 	enum sf_dtype storage = SF_DTYPE_NONE;
 	uint64_t count = 0;
-	bool v3;
+	bool v3, quantized;
 	int r;
 
 	if (!unwrap(v, &f, &a) || !sf_pv_is_str(f->global.module, "torch._utils"))
 		return 0;
 	v3 = sf_pv_is_str(f->global.name, "_rebuild_tensor_v3");
-	if (!v3 && !sf_pv_is_str(f->global.name, "_rebuild_tensor_v2") &&
+	/* storage, offset, size and stride stand where they do for the others; scale and zero point
+	 * behind them are not ours to apply: the values are the integers */
+	quantized = sf_pv_is_str(f->global.name, "_rebuild_qtensor");
+	if (!v3 && !quantized && !sf_pv_is_str(f->global.name, "_rebuild_tensor_v2") &&
 	    !sf_pv_is_str(f->global.name, "_rebuild_tensor"))
 		return 0;
 	if (a->seq.n < (v3 ? 7 : 4))
@@ -189,7 +192,7 @@ int sf_torch_tensor_from_pv(const struct sf_pv *v, struct sf_torch_tensor *ret,
 			               dtype->kind == SF_PV_GLOBAL ? dtype->global.name->str.at
 			                                           : "(no global)");
 		meta = a->seq.n > 7 ? a->seq.at[7] : NULL;
-	} else if (a->seq.n > 6) {
+	} else if (!quantized && a->seq.n > 6) {
 		meta = a->seq.at[6];
 	}
 	if (meta && meta->kind == SF_PV_DICT) {

@@ -161,6 +161,18 @@ def get():
         r = run("get", CKPT, "optim.param_groups.0.betas", "--format", "json")
         check("get json: a tuple is a list", strict_json(r.stdout) == [0.9, 0.95], r.stdout)
     expect("get of a key that is not there", run("get", CKPT, "nope", "-O", "-"), 1, err="nope")
+    with attempt("get of quantized tensors"), tempfile.TemporaryDirectory() as d:
+        t = torch.arange(12.0).view(4, 3)
+        q = {"a": torch.quantize_per_tensor(t, 0.5, 3, torch.quint8), "b": torch.quantize_per_tensor(t, 0.1, 0, torch.qint32).t(),
+             "c": torch.quantize_per_channel(t, torch.tensor([0.1, 0.2, 0.3]), torch.zeros(3), 1, torch.qint8)}
+        torch.distributed.checkpoint.save({"model": q}, checkpoint_id=f"{d}/src", no_dist=True)
+        expect("verify --deep of quantized tensors", run("verify", "--deep", f"{d}/src"), 0)
+        expect("get of quantized tensors", run("get", f"{d}/src", "model", "--format", "npy", "-O", f"{d}/out"), 0)
+        for k, v in q.items():
+            a = np.load(f"{d}/out/model.{k}.npy")
+            check(f"a quantized tensor is its integers: {k}", a.dtype == v.int_repr().numpy().dtype and np.array_equal(a, v.int_repr().numpy()), a)
+        r = run("cat", f"{d}/src", "model.pt", text=False)
+        check("quantized tensors in .pt are their integers", same(torch.load(io.BytesIO(r.stdout)), {k: v.int_repr() for k, v in q.items()}) is None, r.stderr)
     with attempt("get of a prefix"), tempfile.TemporaryDirectory() as d:
         run("get", CKPT, "model.layers.0", "--format", "npy", "-O", d)
         check("get of a prefix gives all below", set(os.listdir(d)) == {flat(x) + ".npy" for x in T if x.startswith("model.layers.0.")}, os.listdir(d))
