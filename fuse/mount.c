@@ -12,6 +12,7 @@
 #include "fuse/mount.h"
 #include "fuse/mount_options.h"
 #include "fuse/mountpoint.h"
+#include "view/view_wanted.h"
 
 /* How the daemon tells its parent: one byte when the mount answers; the pipe's end without it means
  * failure. */
@@ -168,7 +169,7 @@ static int run_mount(const void *opt, const struct sf_common *given, int argc, c
 	int code = SF_EXIT_OK;
 	(void)argc;
 
-	if (sf_mount_options_apply(&o, common, &err) < 0)
+	if (sf_mount_options_apply(&o, common, &err) < 0 || sf_views_check(&common->view, &err) < 0)
 		code = sf_cli_error(SF_EXIT_USAGE, &err);
 	else if (mount_and_serve(&o, common, argv[0], argv[1], SF_EXIT_FAILED, &err) < 0)
 		code = sf_cli_error(SF_EXIT_FAILED, &err);

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "cli/cli.h"
+#include "view/view_wanted.h"
 
 static const struct sf_cmd *const verbs[] = {
 	&sf_cmd_info, &sf_cmd_keys,   &sf_cmd_ls,     &sf_cmd_cat,
@@ -113,6 +114,8 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 		               args < cmd->min_args ? "%s: arguments are missing"
 		                                    : "%s: too many arguments",
 		               cmd->name);
+	if (args >= 0 && sf_views_check(&common.view, &err) < 0)
+		args = -EINVAL;
 	if (args < 0)
 		code = usage(cmd, &err);
 	else

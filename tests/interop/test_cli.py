@@ -41,6 +41,10 @@ def usage():
         args = {"cat": ["README"], "get": ["x"], "export": ["/nonexistent/x.pt"]}.get(v, [])
         r = run(v, "/nonexistent/ckpt", *args)
         check(f"{v} of a missing source fails and names it", r.returncode == (2 if v == "verify" else 1) and "/nonexistent/ckpt" in r.stderr, (r.returncode, r.stderr))
+    for args in (("ls", CKPT, "--views", "npy:nonsense"), ("mount", CKPT, "/nonexistent/mnt", "-o", "views=npy:nonsense"), ("mount", CKPT, "/nonexistent/mnt", "--views", "nonsense")):
+        r = run(*args)
+        if "without libfuse" not in r.stderr:
+            expect(f"{args[0]}: a view there is not is usage", r, 2, err="nonsense")
     with tempfile.TemporaryDirectory() as d:
         r = run("info", d)
         check("an empty directory is no checkpoint, and says so", r.returncode == 1 and r.stderr.strip() != "", (r.returncode, r.stderr))
