@@ -138,6 +138,10 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	r = sf_session_open(&s, common, source, err);
 	if (r < 0)
 		return r;
+	sf_node hf;
+	if (!common->quiet && !s.view.hf_files_found &&
+	    sf_tree_lookup(s.tree, SF_NODE_ROOT, "hf", 2, &hf) >= 0)
+		fprintf(stderr, "shardfuse: no config.json: add -o hf_files=DIR\n");
 	SF_FREE char *shown = strdup(s.store->source);
 	r = shown ? sf_mount_options_serve(o, shown, &serve, &fuse_options, err)
 	          : sf_fail(err, -ENOMEM, "mount");

@@ -258,6 +258,8 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 	if (r >= 0 && x->list.n == 0)
 		r = sf_fail(err, -ENOENT, "nothing to export: no key of this selection fits %s",
 		            sf_out_format_names[x->format]);
+	if (r >= 0 && hf && !x->s->view.hf_files_found && !x->s->opt->quiet)
+		fprintf(stderr, "shardfuse: no config.json: add --hf-files DIR\n");
 	if (r >= 0)
 		r = sf_out_write(&x->list, o->jobs, o->force, err);
 	sf_hf_free(hf);
@@ -267,6 +269,20 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 static int bad_usage(struct sf_error *err)
 {
 	return sf_cli_error(SF_EXIT_USAGE, err);
+}
+
+/* Without userinfo and query, which may hold secrets. */
+static int refuse_url(const char *target)
+{
+	const char *host = strstr(target, "://") + 3, *slash = strchr(host, '/');
+	const char *at = memrchr(host, '@', slash ? (size_t)(slash - host) : strlen(host));
+	struct sf_error err = SF_ERROR_INIT;
+
+	sf_fail(&err, -ENOTSUP,
+	        "'%.*s%.*s': URL targets are not supported yet: export to a local path",
+	        (int)(host - target), target, (int)strcspn(at ? at + 1 : host, "?#"),
+	        at ? at + 1 : host);
+	return bad_usage(&err);
 }
 
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
@@ -280,11 +296,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	int format = -1;
 	(void)argc;
 
-	if (strstr(target, "://")) {
-		sf_fail(&err, -ENOTSUP,
-		        "'%s': URL targets are not supported yet: export to a local path", target);
-		return bad_usage(&err);
-	}
+	if (strstr(target, "://"))
+		return refuse_url(target);
 	if (o->format && strcmp(o->format, "dcp") == 0) {
 		sf_fail(&err, -ENOTSUP,
 		        "--format dcp: this version does not write DCP checkpoints");

@@ -94,10 +94,10 @@ static char *file_name(const char *dir, const struct sf_entry *e, enum sf_out_fo
 	return sf_buf_check(&b) < 0 ? NULL : (char *)b.at;
 }
 
-static int to_stdout(struct sf_session *s, struct sf_out_list *l, struct sf_error *err)
+static int to_stdout(struct sf_session *s, const struct sf_out_file *f, struct sf_error *err)
 {
 	struct sf_vfile *file = NULL;
-	int r = l->file[0].open(l->file[0].arg, &l->file[0], &file, err);
+	int r = f->open(f->arg, f, &file, err);
 
 	if (r >= 0)
 		r = sf_vfile_prepare(file, err);
@@ -109,13 +109,21 @@ static int to_stdout(struct sf_session *s, struct sf_out_list *l, struct sf_erro
 	return r;
 }
 
+/* Files and what goes to stdout: JSON does by default, everything with -O -. */
+static int add(struct sf_out_list *files, struct sf_out_list *out, const struct get_options *o,
+               enum sf_out_format f, const struct sf_selection *sel, char *path)
+{
+	bool std = o->out ? strcmp(o->out, "-") == 0 : f == SF_OUT_JSON;
+
+	return sf_out_add(std ? out : files, f, sel, path);
+}
+
 static int get(struct sf_session *s, const struct get_options *o, int asked,
                const struct chosen *ch, struct sf_error *err)
 {
 	const struct sf_catalog *c = s->catalog;
-	bool std = o->out ? strcmp(o->out, "-") == 0 : asked == SF_OUT_JSON;
-	const char *dir = o->out && !std ? o->out : ".";
-	struct sf_out_list l = { .s = s };
+	const char *dir = o->out ? o->out : ".";
+	struct sf_out_list files = { .s = s }, out = { .s = s };
 	int r = 0;
 
 	for (uint32_t i = 0; i < ch->n && r >= 0; i++)
@@ -128,30 +136,26 @@ static int get(struct sf_session *s, const struct get_options *o, int asked,
 			path = file_name(dir, &c->entry[ch->at[0]], SF_OUT_SAFETENSORS);
 		else if (asprintf(&path, "%s/tensors.safetensors", dir) < 0)
 			path = NULL;
-		r = sf_out_add(&l, SF_OUT_SAFETENSORS, &sel, path);
+		r = add(&files, &out, o, SF_OUT_SAFETENSORS, &sel, path);
 	} else {
 		for (uint32_t i = 0; i < ch->n && r >= 0; i++) {
 			enum sf_out_format f = format_of(c, ch->at[i], asked);
 			struct sf_selection sel = {
 				.entry = &ch->at[i], .n = 1, .cast = true, .bare = true
 			};
-			r = sf_out_add(&l, f, &sel, file_name(dir, &c->entry[ch->at[i]], f));
+			r = add(&files, &out, o, f, &sel, file_name(dir, &c->entry[ch->at[i]], f));
 		}
 	}
 	if (r == -ENOMEM)
 		sf_fail(err, r, "%u files", ch->n);
-	if (r >= 0 && std && l.n != 1 && asked != SF_OUT_JSON)
+	if (r >= 0 && o->out && out.n > 1 && asked != SF_OUT_JSON)
 		r = sf_fail(err, -EINVAL, "-O - takes one key, %u match", ch->n);
-	if (r >= 0 && std) {
-		for (size_t i = 0; i < l.n && r >= 0; i++) {
-			struct sf_out_list one = l;
-			one.file = &l.file[i];
-			r = to_stdout(s, &one, err);
-		}
-	} else if (r >= 0) {
-		r = sf_out_write(&l, 0, o->force, err);
-	}
-	sf_out_release(&l);
+	for (size_t i = 0; i < out.n && r >= 0; i++)
+		r = to_stdout(s, &out.file[i], err);
+	if (r >= 0 && files.n)
+		r = sf_out_write(&files, 0, o->force, err);
+	sf_out_release(&files);
+	sf_out_release(&out);
 	return r;
 }
 

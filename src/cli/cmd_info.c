@@ -67,6 +67,11 @@ static int look(void *arg, uint32_t object, struct sf_object_value *v, struct sf
 	return 0;
 }
 
+static void left_out(void *arg, uint32_t object, int code, const struct sf_error *why)
+{
+	(void)arg, (void)object, (void)code, (void)why;
+}
+
 static int find_refusals(const struct sf_session *s, struct refusals *f, struct sf_error *err)
 {
 	const struct sf_catalog *c = s->catalog;
@@ -85,7 +90,8 @@ static int find_refusals(const struct sf_session *s, struct refusals *f, struct 
 			f->entry_of[c->entry[i].object] = i;
 			objects[n++] = c->entry[i].object;
 		}
-	return sf_objects_load(s->reader, objects, n, look, f, err);
+	/* what cannot be read is not in the views */
+	return sf_objects_load_whole(s->reader, objects, n, look, left_out, f, err);
 }
 
 static void print_load_line(const struct sf_session *s, const struct refusals *f, const char *file,
@@ -281,6 +287,13 @@ static void print_entry(const struct sf_session *s, uint32_t entry)
 	}
 }
 
+static bool matches(const struct sf_session *s, uint32_t entry, const char *key)
+{
+	const struct sf_entry *e = &s->catalog->entry[entry];
+
+	return sf_key_match(key, e->name, e->len);
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct info_options *o = opt;
@@ -291,17 +304,24 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	if (sf_session_open(&s, common, argv[0], &err) < 0)
 		return sf_cli_error(SF_EXIT_FAILED, &err);
 	if (argc > 1) {
-		uint32_t found = 0;
+		uint32_t found = 0, shown = 0;
+		for (uint32_t i = 0; i < s.catalog->n; i++)
+			found += matches(&s, i, argv[1]);
+		/* one key is its own document; several are the list that keys --json prints */
+		if (o->json && found > 1)
+			printf("{\"schema\": 1, \"keys\": [\n");
 		for (uint32_t i = 0; i < s.catalog->n && r >= 0; i++) {
-			const struct sf_entry *e = &s.catalog->entry[i];
-			if (!sf_key_match(argv[1], e->name, e->len))
+			if (!matches(&s, i, argv[1]))
 				continue;
-			found++;
-			if (o->json)
-				r = print_json(&s, false, i);
-			else
+			if (!o->json) {
 				print_entry(&s, i);
+				continue;
+			}
+			printf("%s", shown++ ? ", " : "");
+			r = print_json(&s, false, i);
 		}
+		if (o->json && found > 1)
+			printf("]}\n");
 		if (!found) {
 			sf_fail(&err, -ENOENT, "no key matches '%s'", argv[1]);
 			code = sf_cli_error(SF_EXIT_FAILED, &err);

@@ -203,6 +203,9 @@ static void write_log(void *arg, enum sf_log_level level, const char *line)
 	static const char *const names[] = { "error", "warning", "info", "debug" };
 	const struct sf_common *o = arg;
 	struct sf_buf text = { .limit = 65536 };
+
+	if (o->quiet && !o->log_file && level > SF_LOG_ERROR)
+		return;
 	FILE *f = o->log_file ? fopen(o->log_file, "ae") : stderr;
 
 	if (!f)

@@ -2,11 +2,13 @@
 """Every verb from outside: exit codes, --json, exports of all formats and strategies read back by torch, safetensors, numpy."""
 import os
 import re
+import shutil
 import zipfile
 
 from common import *
 
 need_program()
+from handmade import HandMade
 VERBS = {v for v in ("info keys ls cat get export import verify diff stats find latest warm drop status umount rm-keys doctor bench mount").split()
          if run(v, "--help").returncode == 0}
 CKPT, EXP = case("dcp/fsdp4")
@@ -115,6 +117,42 @@ def keys():
         check("keys --json of odd names", {t["key"] for t in j.get("tensors", j.get("keys"))} == set(ne["tensors"]))
 
 
+def info_keys():
+    one, many = jrun("info", CKPT, "model.norm.weight"), jrun("info", CKPT, "model.layers.0")
+    check("info KEY --json is the tensor", one["key"] == "model.norm.weight", one)
+    check("of several keys it is one document", {e["key"] for e in many["keys"]} == {k for k in T if k.startswith("model.layers.0.")}, many)
+    with tempfile.TemporaryDirectory() as d:
+        src = case("dcp/fsdp4")[0]
+        shutil.copytree(src, f"{d}/c")
+        r = run("export", f"{d}/c", f"{d}/hf", "--format", "hf")
+        check("hf without config.json says so", r.returncode == 0 and "no config.json" in r.stderr, r.stderr)
+        check("and not with --quiet", run("export", f"{d}/c", f"{d}/hf2", "--format", "hf", "--quiet").stderr == "")
+        h = HandMade(f"{d}/o")
+        h.object("bad", 1)
+        h.object("step", 5)
+        h.commit()
+        at = jrun("keys", f"{d}/o")["keys"][0]["shards"][0]
+        with open(f"{d}/o/{at['file']}", "r+b") as f:
+            f.seek(at["offset"])
+            f.write(b"PK\3\4" + bytes(at["length"] - 4))
+        r = run("info", f"{d}/o")
+        check("info tells the load line without an object that is not in it", "weights_only=True)" in r.stdout and "not known" not in r.stdout, r.stdout)
+        r = run("cat", f"{d}/o", "checkpoint.pt", text=False)
+        check("what is left out is said", b"left out" in r.stderr, r.stderr)
+        r = run("cat", f"{d}/o", "checkpoint.pt", "--quiet", text=False)
+        check("--quiet: nothing but errors", r.returncode == 0 and r.stderr == b"", r.stderr)
+        # keys of no group's file lie beside those of a group that is called `other`
+        torch.distributed.checkpoint.save({"model": {"w": torch.ones(4)}, "other": {"a": torch.zeros(3)}, "step": torch.tensor(7)}, checkpoint_id=f"{d}/g", no_dist=True)
+        expect("export chunks", run("export", f"{d}/g", f"{d}/chunks", "--format", "pt", "--strategy", "chunks"), 0)
+        got = {}
+        for base, _, files in os.walk(f"{d}/chunks"):
+            for f in files:
+                got.update(torch.load(f"{base}/{f}"))
+        check("every key is in a chunk", set(got) == {"model.w", "other.a", "step"}, sorted(got))
+    r = run("export", CKPT, "s3://user:secret@bucket/x?sig=topsecret", "--format", "pt")
+    check("a target's userinfo and query are never shown", r.returncode == 2 and "secret" not in r.stdout + r.stderr, r.stderr)
+
+
 def tree():
     r = run("ls", CKPT)
     check("ls", r.returncode == 0 and {"README", "info.json", "tensors.json", "checkpoint.pt", "checkpoint.safetensors", "model.pt", "model.safetensors", "optim.pt", "hf", "state", "npy",
@@ -164,6 +202,11 @@ def get():
         check("get json goes to stdout", r.returncode == 0 and strict_json(r.stdout) == 1245, (r.stdout, r.stderr))
         r = run("get", CKPT, "optim.param_groups.0.betas", "--format", "json")
         check("get json: a tuple is a list", strict_json(r.stdout) == [0.9, 0.95], r.stdout)
+    with attempt("get of an object"), tempfile.TemporaryDirectory() as d:
+        r = run("get", os.path.abspath(CKPT), "train.step", cwd=d)
+        check("get of an object alone goes to stdout as JSON", r.returncode == 0 and strict_json(r.stdout) == 1245 and not os.listdir(d), (r.stdout, os.listdir(d)))
+        r = run("get", os.path.abspath(CKPT), "train.step", k2, "-O", ".", cwd=d)
+        check("with -O it is a file", r.returncode == 0 and set(os.listdir(d)) == {"train.step.json", flat(k2) + ".npy"}, (os.listdir(d), r.stderr))
     expect("get of a key that is not there", run("get", CKPT, "nope", "-O", "-"), 1, err="nope")
     with attempt("get of quantized tensors"), tempfile.TemporaryDirectory() as d:
         t = torch.arange(12.0).view(4, 3)
@@ -439,7 +482,7 @@ def others():
         check("a config file's lines are options", "weights.norm.weight" in r.stdout, r.stderr)
 
 
-for part in (usage, info, keys, tree, get, export, choose, verify, others):
+for part in (usage, info, info_keys, keys, tree, get, export, choose, verify, others):
     with attempt(part.__name__):
         part()
 finish()
