@@ -136,7 +136,8 @@ struct sf_op {
 	uint8_t *head;
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
-	struct sf_task slow;
+	struct sf_task slow; /* the one task that waits: odd heads, files that cannot be opened now */
+	unsigned open_tries;
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
 	pthread_mutex_t m; /* guards the three below: completions and cancelling meet there */
@@ -189,6 +190,9 @@ int sf_parts_object_len(struct sf_parts *p, uint32_t object);
 /* read_wave.c: which items, and their sources */
 int sf_op_next_wave(struct sf_op *op);
 int sf_op_open(struct sf_op *op);
+/* Opening failed with @r: parks until others let files go when too many are open; @r itself when it
+ * is another failure, or it has waited long enough. */
+int sf_op_open_again(struct sf_op *op, int r);
 
 /* read_heads.c: layouts, from the items' own headers */
 int sf_op_ask_heads(struct sf_op *op);

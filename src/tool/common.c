@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/buf.h"
@@ -14,6 +15,7 @@
 #include "tool/map_file.h"
 #include "tool/session.h"
 
+#define FILES_WANTED 65536
 #define AT(field) offsetof(struct sf_common, field)
 #define VIEW(field) offsetof(struct sf_view_options, field)
 
@@ -234,10 +236,23 @@ void sf_common_init(struct sf_common *o)
 	sf_view_options_init(&o->view);
 }
 
+/* Shells give 1,024 files and mostly allow many more: what the process may have it takes, as far as
+ * that is any use. */
+static void raise_open_files(void)
+{
+	struct rlimit lim;
+
+	if (getrlimit(RLIMIT_NOFILE, &lim) != 0 || lim.rlim_cur >= FILES_WANTED)
+		return;
+	lim.rlim_cur = SF_MIN(lim.rlim_max, (rlim_t)FILES_WANTED);
+	(void)setrlimit(RLIMIT_NOFILE, &lim); /* fewer do as well */
+}
+
 void sf_common_program(struct sf_common *o)
 {
 	const char *trace = getenv("SF_TRACE");
 
+	raise_open_files();
 	o->guard = sf_guard_install() >= 0;
 	if (trace && *trace)
 		o->trace_fd = open(trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);

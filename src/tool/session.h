@@ -30,8 +30,8 @@ struct sf_common {
 };
 extern const struct sf_opt sf_common_options[], sf_view_option_table[];
 void sf_common_init(struct sf_common *o);
-/* What only a program may do for its process: a SIGBUS handler (store/guard.h), the file named by
- * SF_TRACE. After sf_common_init. */
+/* What only a program may do for its process: a SIGBUS handler (store/guard.h), its limit of open
+ * files, the file named by SF_TRACE. After sf_common_init. */
 void sf_common_program(struct sf_common *o);
 void sf_common_release(struct sf_common *o);
 

@@ -391,6 +391,21 @@ def test_few_files():
             pid = daemon_of(m)
             if pid:
                 check("and it holds fewer than 64", len(os.listdir(f"/proc/{pid}/fd")) < 64)
+        # column shards: each read needs all files, and many reads at once more than there may be
+        n = 120
+        t = fixture.values(2048, n * 16, dtype=torch.float32, seed=5)
+        h = HandMade(f"{d}/w")
+        h.tensor("model.w", t.shape, t.dtype, [((0, 16 * i), (2048, 16), f"__{i}_0.distcp", item_bytes(t[:, 16 * i:16 * i + 16].clone())) for i in range(n)])
+        h.commit()
+        data = raw(t)
+        with attempt("16 readers and 64 open files"), Mount(f"{d}/w", preexec=limit) as m:
+            def read(k):
+                with open(f"{m}/npy/model.w.npy", "rb", buffering=0) as f:
+                    f.seek(-len(data), 2)
+                    return os.pread(f.fileno(), 1 << 20, f.tell() + (k << 20)) == data[k << 20:(k + 1) << 20]
+            with concurrent.futures.ThreadPoolExecutor(16) as pool:
+                good = list(pool.map(read, range(len(data) >> 20)))
+            check("reads at once that need more files than there may be wait for each other", all(good), good)
 
 
 def test_memory():
