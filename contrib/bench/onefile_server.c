@@ -9,7 +9,10 @@
  * timeouts; libfuse's default threads.
  */
 #include "config.h"
-#define FUSE_USE_VERSION 312
+/* 31: the loop of libfuse 3.10 (Ubuntu 22.04) and of every later one, each with its default
+ * threads.
+ */
+#define FUSE_USE_VERSION 31
 #include <errno.h>
 #include <fcntl.h>
 #include <fuse_lowlevel.h>
@@ -138,10 +141,8 @@ static int serve(struct fuse_args *args, const char *mountpoint, bool foreground
 		return 1;
 	if (fuse_set_signal_handlers(se) == 0) {
 		if (fuse_session_mount(se, mountpoint) == 0) {
-			struct fuse_loop_config *cfg = fuse_loop_cfg_create();
 			fuse_daemonize(foreground);
-			r = fuse_session_loop_mt(se, cfg) != 0;
-			fuse_loop_cfg_destroy(cfg);
+			r = fuse_session_loop_mt(se, 0) != 0;
 			fuse_session_unmount(se);
 		}
 		fuse_remove_signal_handlers(se);

@@ -60,7 +60,7 @@ bool sf_glob_match(const char *pattern, size_t pattern_len, const char *s, size_
 	const char *p = pattern, *p_end = pattern + pattern_len, *s_end = s + len;
 	const char *star = NULL,
 		   *star_s = NULL; /* behind the last '*', and where it stopped taking */
-	uint32_t c;
+	uint32_t c = 0;            /* always set below, s < s_end; gcc 11 does not see it */
 
 	/* Only the last '*' is ever tried again: an earlier one cannot help, so this is O(pattern *
 	 * s). */
