@@ -247,6 +247,16 @@ def case_safetensors(rank, world, d):
     save(rank, d, state, "serialization_format=SAFETENSORS", wargs={"serialization_format": SerializationFormat.SAFETENSORS})
 
 
+@case(2)
+def case_safetensors_zstd(rank, world, d):
+    from torch.distributed.checkpoint._extension import ZStandard
+    from torch.distributed.checkpoint.filesystem import SerializationFormat
+    mesh = init_device_mesh("cpu", (2,))
+    state = {"model": llama(rows(mesh), layers=1) | {"plain": values(3, 3, seed=40), "empty": torch.zeros(0, 2)}, "step": 4, "opts": (1, "two")}
+    save(rank, d, state, "SAFETENSORS under zstd: objects compressed, empty frames for tensors, a plain blob behind them",
+         wargs={"serialization_format": SerializationFormat.SAFETENSORS, "_extensions": [ZStandard()]})
+
+
 @case(3)
 def case_ranklocal(rank, world, d):
     mesh = init_device_mesh("cpu", (3,))

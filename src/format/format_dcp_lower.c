@@ -18,6 +18,7 @@ enum verdict { UNKNOWN, TORCH, SAFETENSORS };
 struct place {                /* of m->place[] */
 	uint32_t torch, blob; /* builder's places, SF_NONE not made yet */
 	uint8_t verdict;      /* enum verdict */
+	uint64_t blob_off;    /* of the verdict SAFETENSORS behind a transform */
 };
 
 struct lower {
@@ -116,7 +117,8 @@ static int set_name(struct lower *l, uint32_t s)
 
 static int make_place(struct lower *l, uint32_t i, enum sf_item_form form, uint32_t *ret)
 {
-	uint32_t t = l->m->place.at[i].transform;
+	/* a blob is written past the transforms */
+	uint32_t t = form == SF_ITEM_ST_BLOB ? DCP_PLAIN : l->m->place.at[i].transform;
 
 	return sf_ckpt_builder_place(l->b, (const char *)l->file.at, l->file.len, form,
 	                             t == DCP_PLAIN  ? SF_TRANSFORM_NONE
@@ -180,6 +182,56 @@ static int lower_places(struct lower *l)
 	return r;
 }
 
+static int open_place(struct lower *l, uint32_t i, struct sf_source **ret)
+{
+	int r = set_file(l, i);
+
+	if (r < 0)
+		return r;
+	if (!dcp_listed(l->src->files, l->src->nfiles, (const char *)l->file.at))
+		return -ENOENT;
+	return l->src->store->ops->open(l->src->store, (const char *)l->file.at, NULL, ret, NULL);
+}
+
+/*
+ * SAFETENSORS mode under zstd: each tensor's stream is closed with nothing in it, an empty frame at
+ * its offset, and one plain blob follows them all. Frames of the two shapes that libzstd gives
+ * them: no content size and a window of 2 MiB, or a content size of 0. Cost: reads 9 bytes a
+ * tensor.
+ */
+static void decide_zstd(struct lower *l, uint32_t i, uint64_t off)
+{
+	static const uint8_t empty[2][9] = { { 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58, 1, 0, 0 },
+		                             { 0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 1, 0, 0 } };
+	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
+	uint8_t text[910 * sizeof(empty[0])];
+	uint64_t at = off;
+
+	l->place[i].verdict = TORCH;
+	if (open_place(l, i, &src) < 0)
+		return;
+	for (;;) {
+		size_t n = 0,
+		       len = at < src->size ? (size_t)SF_MIN(src->size - at, sizeof(text)) : 0;
+		if (!len || sf_source_read(src, at, text, len, SF_FETCH_HEADER, NULL) < 0)
+			return;
+		while (len - n >= sizeof(empty[0]) &&
+		       (memcmp(text + n, empty[0], sizeof(empty[0])) == 0 ||
+		        memcmp(text + n, empty[1], sizeof(empty[0])) == 0))
+			n += sizeof(empty[0]);
+		at += n;
+		if ((at - off) / sizeof(empty[0]) > l->m->item.n)
+			return; /* more than there are tensors */
+		if (n < sizeof(text)) {
+			if (at > off && len - n > 8 && text[n + 8] == '{') {
+				l->place[i].verdict = SAFETENSORS;
+				l->place[i].blob_off = at;
+			}
+			return;
+		}
+	}
+}
+
 /*
  * SAFETENSORS mode or not: a torch.save archive is always longer than its payload, so an item of
  * exactly the payload's length is no archive, unless a writer other than torch's stored a broadcast
@@ -191,32 +243,36 @@ static void decide(struct lower *l, uint32_t i, uint64_t off)
 	uint8_t head[9];
 
 	l->place[i].verdict = SAFETENSORS;
-	if (set_file(l, i) < 0 ||
-	    !dcp_listed(l->src->files, l->src->nfiles, (const char *)l->file.at) ||
-	    l->src->store->ops->open(l->src->store, (const char *)l->file.at, NULL, &src, NULL) <
-	            0 ||
-	    src->size < sizeof(head) || off > src->size - sizeof(head) ||
+	if (open_place(l, i, &src) < 0 || src->size < sizeof(head) ||
+	    off > src->size - sizeof(head) ||
 	    sf_source_read(src, off, head, sizeof(head), SF_FETCH_HEADER, NULL) < 0)
 		return;
 	if (memcmp(head, "PK\3\4", 4) == 0 || head[8] != '{')
 		l->place[i].verdict = TORCH;
 }
 
-static int item_place(struct lower *l, const struct dcp_item *item, uint64_t payload, uint32_t *ret)
+/* Where and in which form the item lies. *ret_off: its place's, which differs for a blob behind
+ * transforms. */
+static int item_place(struct lower *l, const struct dcp_item *item, uint64_t payload, uint32_t *ret,
+                      uint64_t *ret_off)
 {
 	struct place *p = &l->place[item->place];
+	uint32_t transform = l->m->place.at[item->place].transform;
 
 	*ret = p->torch;
+	*ret_off = item->off;
 	if (p->torch == PLACE_UNSAFE) {
 		*ret = SF_NONE;
 		return 0;
 	}
-	if (item->len != payload || l->m->place.at[item->place].transform != DCP_PLAIN)
+	if (item->len != payload || (transform != DCP_PLAIN && transform != DCP_ZSTD))
 		return 0;
 	if (p->verdict == UNKNOWN && payload)
-		decide(l, item->place, item->off);
+		(transform == DCP_ZSTD ? decide_zstd : decide)(l, item->place, item->off);
 	if (p->verdict != SAFETENSORS)
 		return 0;
+	if (transform == DCP_ZSTD)
+		*ret_off = p->blob_off;
 	if (p->blob == SF_NONE) {
 		int r = set_file(l, item->place);
 		if (r >= 0)
@@ -233,7 +289,7 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 	const struct dcp_meta *m = l->m;
 	uint64_t box[2][SF_DIMS_MAX], elem = sf_dtype_info((enum sf_dtype)t->dtype)->bytes;
 	uint32_t index, n = 0, place, last_place = SF_NONE, unsafe = SF_NONE;
-	uint64_t last_off = 0;
+	uint64_t last_off = 0, off;
 	int r = sf_ckpt_builder_tensor(
 		l->b, (const char *)l->name.at, l->name.len, (enum sf_dtype)t->dtype,
 		t->ndim ? m->dims.at + t->shape0 : NULL, t->ndim, &index, l->err);
@@ -252,25 +308,24 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 			r = sf_ckpt_builder_chunk(l->b, box[0], box[1], l->err);
 			if (r < 0 || item->place == DCP_NONE || !fits)
 				continue;
-			r = item_place(l, item, payload, &place);
+			r = item_place(l, item, payload, &place, &off);
 			if (r < 0)
 				break;
 			if (place == SF_NONE)
 				unsafe = n;
 			else
-				sf_ckpt_builder_set_item(l->b, index, n, place, item->off,
-				                         item->len);
+				sf_ckpt_builder_set_item(l->b, index, n, place, off, item->len);
 			/* One name in one blob: several chunks of a rank overwrote each other when
 			 * it was saved. */
 			if (place != SF_NONE && place == l->place[item->place].blob && payload &&
-			    place == last_place && item->off == last_off)
+			    place == last_place && off == last_off)
 				r = sf_ckpt_builder_warn(
 					l->b, (const char *)l->name.at, "overwritten",
 					"chunks %u and %u of one rank share one place in its "
 					"safetensors data: only the last was kept",
 					n - 1, n);
 			last_place = place;
-			last_off = item->off;
+			last_off = off;
 		}
 	}
 	if (r >= 0 && unsafe != SF_NONE)
