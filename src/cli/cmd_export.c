@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/out_list.h"
 #include "cli/text.h"
+#include "view/view_size.h"
 
 enum strategy { ONE_FILE, ONE_FILE_PER_TENSOR, CHUNKS };
 
@@ -196,9 +197,11 @@ static int plan_chunks(struct export *x)
 			uint32_t entry = last ? 0 : c->by_group[c->group[g].first + i];
 			if (!last && !holds(x, entry))
 				continue;
-			uint64_t size = last || c->entry[entry].tensor == SF_NONE
+			const struct sf_entry *e = last ? NULL : &c->entry[entry];
+			uint64_t size = !e || e->tensor == SF_NONE
 			                        ? 0
-			                        : c->ckpt->tensor[c->entry[entry].tensor].bytes;
+			                        : sf_tensor_bytes_as(&c->ckpt->tensor[e->tensor],
+			                                             (enum sf_dtype)e->dtype);
 			if (n && (last || bytes + size > c->opt->max_shard_size)) {
 				const struct sf_selection sel = {
 					.entry = x->entries, .n = n, .cast = true, .flat = true

@@ -309,6 +309,12 @@ def export():
                     want = {k: e for k, e in T.items() if k.startswith("model.")}
                     bad = [k for k, e in want.items() if not any(agrees(got[x], e) for x in (k, k[6:]) if x in got)]
                     check(f"{fmt} {strategy}: all of the model", not bad and n > 1, (bad[:4], list(got)[:4], n))
+        with attempt("chunks of a cast"):
+            expect("chunks of a cast", run("export", CKPT, f"{d}/cast", "--format", "safetensors", "--strategy", "chunks", "--max-shard-size", "4KB", "--dtype", "fp32"), 0)
+            for f in os.listdir(f"{d}/cast/model"):
+                v = safetensors.torch.load_file(f"{d}/cast/model/{f}")
+                size = sum(t.numel() * t.itemsize for t in v.values())
+                check("chunks of a cast: max-shard-size is of what is written", size <= 4000 or len(v) == 1, (f, size, len(v)))
         with attempt("export of groups with odd names"):
             groups = {"model": {"w": torch.ones(3)}, "..": {"w": torch.full((2,), 2.0)}, ".": {"w": torch.full((2,), 3.0)}, "other": {"w": torch.full((2,), 4.0)}, "step": 5}
             groups |= {f"g{i}": {"w": torch.full((2,), 10.0 + i)} for i in range(70)}
