@@ -125,13 +125,22 @@ static int end_type(struct sf_vj *j, int r)
 	return r;
 }
 
+/* A dtype's name: one we can show, or one of the 1 to 7 bits that torch has no tensors for. */
+static bool is_dtype(const struct sf_pv *name)
+{
+	const char *s = name->str.at;
+	size_t n = strncmp(s, "uint", 4) == 0 ? 4 : strncmp(s, "int", 3) == 0 ? 3 : 0;
+
+	return sf_dtype_by_torch(s, name->str.len) != SF_DTYPE_NONE ||
+	       (n && name->str.len == n + 1 && s[n] >= '1' && s[n] <= '7');
+}
+
 /* torch.float32 and the like; any other class, function or constant is named. */
 static int put_global(struct sf_vj *j, const struct sf_pv *v)
 {
 	const struct sf_pv *name = v->global.name;
 
-	if (sf_pv_is_str(v->global.module, "torch") &&
-	    sf_dtype_by_torch(name->str.at, name->str.len) != SF_DTYPE_NONE) {
+	if (sf_pv_is_str(v->global.module, "torch") && is_dtype(name)) {
 		begin_type(j, "torch.dtype");
 		sf_vj_str(j, name->str.at, name->str.len);
 		return end_type(j, 0);

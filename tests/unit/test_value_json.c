@@ -123,6 +123,10 @@ static const struct {
 	                                                                   protocol 2 */
 	{ BYTES("\x80\x02\x63\x74\x6f\x72\x63\x68\x0a\x66\x6c\x6f\x61\x74\x33\x32\x0a\x71\x00\x2e"),
 	  "{\"$type\": \"torch.dtype\", \"value\": \"float32\"}" }, /* torch.float32, protocol 2 */
+	{ BYTES("\x80\x02\x63\x74\x6f\x72\x63\x68\x0a\x75\x69\x6e\x74\x34\x0a\x71\x00\x2e"),
+	  "{\"$type\": \"torch.dtype\", \"value\": \"uint4\"}" }, /* torch.uint4, protocol 2 */
+	{ BYTES("\x80\x02\x63\x74\x6f\x72\x63\x68\x0a\x69\x6e\x74\x39\x0a\x71\x00\x2e"),
+	  "{\"$type\": \"global\", \"value\": \"torch.int9\"}" }, /* no dtype */
 	{ BYTES("\x80\x02\x63\x74\x6f\x72\x63\x68\x0a\x53\x69\x7a\x65\x0a\x71\x00\x4b\x02\x4b\x03"
 	        "\x86\x71\x01\x85\x71\x02\x52\x71\x03\x2e"),
 	  "{\"$type\": \"torch.Size\", \"value\": [2, 3]}" }, /* torch.Size([2, 3]), protocol 2 */
