@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/buf.h"
 #include "base/mem.h"
 #include "cli/expect.h"
 #include "cli/text.h"
@@ -83,9 +84,17 @@ static int compare_tensor(const struct sf_catalog *c, const struct sf_entry *e, 
 	bool same = n == t->ndim;
 	for (int d = 0; same && d < n; d++)
 		same = shape[d] == t->shape[d];
-	return same ? 0
-	            : add(mismatched,
-	                  sf_cli_text("%s: another shape than %s", e->name, shape_text));
+	if (same)
+		return 0;
+	struct sf_buf found = { 0 };
+	for (unsigned d = 0; d < t->ndim; d++)
+		sf_buf_printf(&found, d ? ", %" PRIu64 : "%" PRIu64, t->shape[d]);
+	int r = sf_buf_check(&found);
+	if (r >= 0)
+		r = add(mismatched, sf_cli_text("%s: shape [%s], expected %s", e->name,
+		                                sf_buf_cstr(&found), shape_text));
+	sf_buf_release(&found);
+	return r;
 }
 
 /* Names may hold blanks: a tab ends them if there is one, else the first blank does. */

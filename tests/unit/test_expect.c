@@ -57,7 +57,8 @@ START_TEST(keys_types_and_shapes_are_compared)
 	ck_assert_ptr_nonnull(
 		strstr(r.mismatched.at[0],
 	               "model.layers.0.attention.wq.weight: dtype bfloat16, expected float32"));
-	ck_assert_ptr_nonnull(strstr(r.mismatched.at[1], "[1, 2, 3]"));
+	ck_assert_ptr_nonnull(
+		strstr(r.mismatched.at[1], "wk.weight: shape [6, 13], expected [1, 2, 3]"));
 	ck_assert_uint_eq(r.unexpected.n, o.s.catalog->n - 4);
 	sf_expect_release(&r);
 	close_data(&o);
