@@ -44,7 +44,9 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	if (e >= 0)
 		e = sf_open_files_new(r->io->max_open, &r->files, err);
 	if (e >= 0)
-		e = sf_item_cache_new(r->io->memory / 2, r->io->memory, &r->items, err);
+		/* 0 would be no limit at all */
+		e = sf_item_cache_new(SF_MAX(r->io->memory / 2, UINT64_C(1)), r->io->memory,
+		                      &r->items, err);
 	if (e < 0) {
 		sf_reader_free(r);
 		return e;

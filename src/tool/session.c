@@ -75,7 +75,7 @@ int sf_session_open(struct sf_session *s, const struct sf_common *opt, const cha
 {
 	int r = sf_session_store(s, opt, source, err);
 	if (r >= 0) {
-		find_companions(s, source);
+		find_companions(s, s->store->source); /* a path: file:// and %XX are taken off */
 		r = sf_session_load(s, err);
 	}
 	return r;
