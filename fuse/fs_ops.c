@@ -96,7 +96,6 @@ struct listing {
 	size_t size, used;
 	uint64_t self; /* inode number of entries without a node: "." and ".." */
 	bool plus;
-	int failed;
 };
 
 static int list_entry(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
@@ -196,8 +195,8 @@ static int open_live(struct sf_fs *fs, fuse_ino_t ino, struct sf_handle *h)
 	                         &err);
 }
 
-/* shards/ as root: the kernel reads the stored file itself. 0: not done, answer as an ordinary
- * file. */
+/* shards/ as root: the kernel reads the stored file itself, and the request is answered. false: it
+ * is to be answered as for an ordinary file. */
 static bool open_passthrough(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino,
                              const struct sf_attr *a, struct sf_handle *h)
 {

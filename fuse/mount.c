@@ -223,11 +223,8 @@ int sf_mount_helper(int argc, char **argv)
 			o.fake = true;
 			break;
 		case 'v':
-			o.verbose = true;
-			break;
-		case 'n':
-			break;
-		case 't':
+		case 'n': /* no mtab: there is none */
+		case 't': /* the type has led here */
 			break;
 		case 'o':
 			words[o.words.n++] = optarg;

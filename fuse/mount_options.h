@@ -8,11 +8,10 @@
 struct sf_mount_options {
 	struct sf_strs words; /* every -o as given */
 	bool foreground, debug, single;
-	bool sloppy, fake, verbose; /* mount(8)'s -s -f -v when called as mount.shardfuse */
-	bool no_mtab;               /* mount(8)'s -n: nothing to do */
+	bool sloppy, fake; /* mount(8)'s -s -f when called as mount.shardfuse */
 	bool allow_other, allow_root, auto_unmount;
 	const char *uid, *gid, *umask;
-	unsigned refresh; /* seconds, for run directories */
+	unsigned refresh; /* seconds; for run directories, which are not mounted yet */
 	char **kept;      /* copies of words that the options point into */
 	size_t nkept;
 };

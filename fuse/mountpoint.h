@@ -12,10 +12,10 @@ struct sf_mountinfo {
 };
 /* Calls @each for every mount of type fuse.shardfuse in /proc/self/mountinfo; nonzero ends it and
  * is returned. */
-/* The same over a text in that form. */
-int sf_mounts_each_of(FILE *f, int (*each)(void *arg, const struct sf_mountinfo *m), void *arg);
 int sf_mounts_each(int (*each)(void *arg, const struct sf_mountinfo *m), void *arg,
                    struct sf_error *err);
+/* The same over a text in that form. */
+int sf_mounts_each_of(FILE *f, int (*each)(void *arg, const struct sf_mountinfo *m), void *arg);
 
 /*
  * An absolute path without touching its last component: that may be a dead mount, which answers

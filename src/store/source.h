@@ -77,7 +77,7 @@ struct sf_fault { /* the n-th request (from 0) of kind try or submit fails with 
 	_Atomic int64_t seen;
 };
 int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_source **ret, struct sf_error *err);
-/* A store whose sources all go through @plan; takes over @s. Used by tests and by the mount's SF_FAULT= option for tests. */
+/* A store whose sources all go through @plan; takes over @s. For tests. */
 int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **ret, struct sf_error *err);
 /* A store of byte strings in memory, for tests: names and bytes borrowed. */
 struct sf_mem_object {

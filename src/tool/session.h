@@ -15,8 +15,7 @@ struct sf_common {
 	uint64_t memory;
 	unsigned threads, timeout_s;
 	bool quiet, complete;
-	const char *log_level, *log_file;
-	const char *config; /* a file of lines name=value */
+	const char *log_file;
 	/* remote stores and their cache: accepted, used when such a source is opened */
 	const char *endpoint_url, *region, *profile, *ca_bundle, *cache_dir;
 	bool no_sign_request;
@@ -49,8 +48,8 @@ struct sf_session {
 	struct sf_tree *tree;
 };
 /*
- * sf_session_store opens SOURCE only (before daemonizing: relative paths, mounting over it);
- * sf_session_load does the rest (threads start here). sf_session_open does both. On failure
+ * sf_session_store starts the threads and opens SOURCE, so a daemon has forked before and changes its
+ * directory after; sf_session_load reads the checkpoint. sf_session_open does both. On failure
  * everything is closed and *s is { 0 }. Messages name SOURCE.
  */
 int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source,

@@ -161,8 +161,8 @@ static int child(struct tree *t, uint32_t parent, const struct sf_pt_elem *e, ui
 static int insert(struct tree *t, uint32_t leaf)
 {
 	const struct sf_pt_leaf *l = &t->pt->leaf[leaf];
-	uint32_t at = 0, unused;
-	bool fresh = false;
+	uint32_t at = 0, there;
+	bool made;
 
 	/* Look first: a path that clashes must not leave empty containers behind. */
 	for (unsigned d = 0; d < l->depth; d++) {
@@ -170,17 +170,17 @@ static int insert(struct tree *t, uint32_t leaf)
 		int r = child_key(t, at, &e);
 		if (r < 0)
 			return r;
-		unused = sf_map_get(&t->map, (const char *)t->key.at, t->key.len, same_child, t);
-		if (unused == SF_MAP_NONE)
+		there = sf_map_get(&t->map, (const char *)t->key.at, t->key.len, same_child, t);
+		if (there == SF_MAP_NONE)
 			break;
-		at = unused;
+		at = there;
 		if (t->node[at].leaf != SF_NONE || d + 1 == l->depth)
 			return 0;
 	}
 	at = 0;
 	for (unsigned d = 0; d < l->depth; d++) {
 		struct sf_pt_elem e = sf_pt_elem(t->pt, l, d);
-		int r = child(t, at, &e, &at, &fresh);
+		int r = child(t, at, &e, &at, &made);
 		if (r < 0)
 			return r;
 	}
