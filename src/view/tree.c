@@ -20,7 +20,8 @@ static int make_hf(struct sf_tree *t, struct sf_error *err)
 	if (!sf_view_wanted(t->c->opt, "hf"))
 		return 0;
 	r = sf_hf_new(t->c, &t->hf, &why);
-	if (r == -ENOMEM)
+	/* two names that a rule made one are the rule's mistake, as with --map */
+	if (r == -ENOMEM || (r == -EINVAL && t->c->opt->nhf_map))
 		return sf_fail(err, r, "%s", why.msg);
 	if (r < 0 && t->r)
 		sf_log(sf_reader_io(t->r)->log,

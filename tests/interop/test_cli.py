@@ -410,6 +410,7 @@ def choose():
             b = run("cat", CKPT, "model.safetensors", "--hf-map", "layers.*.attention.wq=model.layers.*.self_attn.q_proj", text=False)
             n = lambda r: set(json.loads(r.stdout[8:8 + int.from_bytes(r.stdout[:8], "little")]))
             check("--hf-map renames in hf/ alone", "model.layers.0.self_attn.q_proj.weight" in n(a) and "layers.0.attention.wq.weight" in n(b), (sorted(n(a))[:4], a.stderr))
+        expect("--hf-map that makes two names one", run("ls", CKPT, "--hf-map", "norm=output"), 1, err="output.weight")
         with attempt("--dtype"):
             r = run("get", CKPT, "model.tok_embeddings.weight", "--dtype", "fp32", "--format", "npy", "-O", "-", text=False)
             a = np.load(io.BytesIO(r.stdout))
