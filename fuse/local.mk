@@ -7,6 +7,7 @@ if HAVE_FUSE
 # A convenience library, so that tests/fuse can serve a mount whose store is slow or fails.
 noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = \
+	%D%/auto_unmount.c \
 	%D%/fs_ops.c \
 	%D%/fs_size.c \
 	%D%/fs_read.c \
@@ -27,5 +28,5 @@ else
 shardfuse_SOURCES += %D%/mount_none.c
 shardfuse_LDADD = libsf.la $(SF_LIBS)
 endif
-EXTRA_DIST += %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
+EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
 	%D%/serve.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

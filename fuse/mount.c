@@ -9,6 +9,7 @@
 #include <syslog.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "fuse/auto_unmount.h"
 #include "fuse/mount.h"
 #include "fuse/mount_options.h"
 #include "fuse/mountpoint.h"
@@ -109,6 +110,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	struct sf_serve_options serve;
 	struct sf_session s = { 0 };
 	struct daemon d = { -1 };
+	SF_CLEANUP(sf_auto_unmount_end) struct sf_auto_unmount cleaner = { 0 };
 	SF_FREE char *mountpoint = NULL;
 	SF_FREE char *fuse_options = NULL;
 	sigset_t block;
@@ -135,7 +137,10 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	sigaddset(&block, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &block, NULL);
 
-	r = sf_session_open(&s, common, source, err);
+	if (o->auto_unmount)
+		r = sf_auto_unmount_start(&cleaner, mountpoint, err);
+	if (r >= 0)
+		r = sf_session_open(&s, common, source, err);
 	if (r < 0)
 		return r;
 	sf_node hf;

@@ -28,7 +28,7 @@ const struct sf_opt sf_mount_word_table[] = {
 	  "other users may read the mount" },
 	{ "allow_root", 0, SF_OPT_FLAG, AT(allow_root), NULL, NULL, "root may" },
 	{ "auto_unmount", 0, SF_OPT_FLAG, AT(auto_unmount), NULL, NULL,
-	  "fusermount3 unmounts when the daemon dies" },
+	  "unmount when the daemon is killed" },
 	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER", "owner of the files (default: who mounts)" },
 	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "their group" },
 	{ "umask", 0, SF_OPT_STR, AT(umask), NULL, "OCTAL", "permission bits taken away" },
@@ -195,8 +195,6 @@ int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
 	 * refused by it */
 	if (o->allow_other || o->allow_root)
 		sf_buf_str(&words, o->allow_other ? ",allow_other" : ",allow_root");
-	if (o->auto_unmount)
-		sf_buf_str(&words, ",auto_unmount");
 	/* fsname last, its commas and backslashes escaped as libfuse wants them */
 	sf_buf_str(&words, ",fsname=");
 	for (const char *c = source; *c; c++) {

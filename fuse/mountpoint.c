@@ -85,7 +85,7 @@ static bool is_dead(int code)
 }
 
 /* stat() may still answer from the kernel's cache; statfs() asks the daemon. */
-static bool has_dead_daemon(const char *abs)
+bool sf_mountpoint_is_dead(const char *abs)
 {
 	struct statfs fs;
 	return statfs(abs, &fs) < 0 && is_dead(errno);
@@ -140,7 +140,7 @@ int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err)
 		return sf_fail_errno(err, "mountpoint '%s'", path);
 	/* several may lie on top of each other */
 	while (sf_mountpoint_is_ours(abs)) {
-		if (!has_dead_daemon(abs))
+		if (!sf_mountpoint_is_dead(abs))
 			return sf_fail(err, -EBUSY,
 			               "mountpoint '%s': shardfuse is mounted there already "
 			               "(shardfuse umount %s)",

@@ -27,6 +27,8 @@ char *sf_mountpoint_absolute(const char *path);
 char *sf_mountpoint_resolve(const char *path);
 /* Is a shardfuse mounted at this absolute path, alive or not? */
 bool sf_mountpoint_is_ours(const char *abs);
+/* Is the daemon of what is mounted there gone? */
+bool sf_mountpoint_is_dead(const char *abs);
 /*
  * sf_mountpoint_prepare - can we mount there? A mountpoint whose daemon died is unmounted first.
  * Errors: -ENOENT, -ENOTDIR, -EACCES, -EBUSY (a live shardfuse is there), each saying what to do.

@@ -204,6 +204,9 @@ def daemon_of(d):
         if not p.isdigit() or int(p) == os.getpid():
             continue
         try:
+            with open(f"/proc/{p}/comm") as f:
+                if f.read() == "sf-auto-unmount\n":
+                    continue
             with open(f"/proc/{p}/cmdline", "rb") as f:
                 words = f.read().split(b"\0")
             if name.encode() in b" ".join(words[:2]) and os.fsencode(d) in words:

@@ -250,6 +250,30 @@ def test_ends():
         check("and unmounts whole", not mounted(d))
         while mounted(d):
             subprocess.run(["fusermount3", "-uz", d], capture_output=True)
+    for user in [None, 65534] if os.geteuid() == 0 else [None]:
+        with attempt(f"auto_unmount, user {user}"), tempfile.TemporaryDirectory() as d:
+            if user and os.stat("/dev/fuse").st_mode & 6 != 6:
+                skip("auto_unmount of an ordinary user", "/dev/fuse is not theirs to open")
+                continue
+            shutil.copytree(ckpt, f"{d}/ckpt")
+            shutil.copy(BIN, f"{d}/{os.path.basename(BIN)}")
+            os.mkdir(f"{d}/m")
+            if user:
+                os.chmod(d, 0o755)
+                os.chown(f"{d}/m", user, user)
+            r = subprocess.run([f"{d}/{os.path.basename(BIN)}", f"{d}/ckpt", f"{d}/m", "-o", "auto_unmount"], capture_output=True, text=True, user=user, group=user,
+                               extra_groups=[] if user else None)
+            check("mounted", r.returncode == 0 and mounted(f"{d}/m"), r.stderr)
+            pid = daemon_of(f"{d}/m")
+            check("and its daemon is found", pid is not None)
+            os.kill(pid, signal.SIGKILL)
+            for _ in range(50):
+                if not mounted(f"{d}/m"):
+                    break
+                time.sleep(0.1)
+            check("a killed daemon's mountpoint is cleaned", not mounted(f"{d}/m"))
+            while mounted(f"{d}/m"):
+                subprocess.run(["fusermount3", "-uz", f"{d}/m"], capture_output=True)
     with attempt("umount verb"), tempfile.TemporaryDirectory() as d:
         Mount(ckpt, dir=d).__enter__()
         r = run("status")
