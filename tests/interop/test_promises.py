@@ -275,9 +275,10 @@ def test_ends():
             while mounted(f"{d}/m"):
                 subprocess.run(["fusermount3", "-uz", f"{d}/m"], capture_output=True)
     with attempt("umount verb"), tempfile.TemporaryDirectory() as d:
-        Mount(ckpt, dir=d).__enter__()
+        Mount(os.path.relpath(ckpt), dir=d).__enter__()
         r = run("status")
         check("status shows the mount", r.returncode == 0 and d in r.stdout, r.stdout + r.stderr)
+        check("and its source, by a name that is good from everywhere", f"{d}\t/" in r.stdout, r.stdout)
         r = run("umount", d)
         check("umount", r.returncode == 0 and not mounted(d), r.stderr)
         unmount(d)
