@@ -25,8 +25,9 @@ libsffuse_la_SOURCES += %D%/kernel_init_none.c
 endif
 shardfuse_LDADD = libsffuse.la libsf.la $(FUSE_LIBS) $(SF_LIBS)
 else
-shardfuse_SOURCES += %D%/mount_none.c
-shardfuse_LDADD = libsf.la $(SF_LIBS)
+noinst_LTLIBRARIES += libsffuse.la
+libsffuse_la_SOURCES = %D%/mount_none.c %D%/mount_options.c
+shardfuse_LDADD = libsffuse.la libsf.la $(SF_LIBS)
 endif
 EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
 	%D%/serve.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

@@ -121,6 +121,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 
 	if (r.json)
 		printf("{\"schema\": 1, \"version\": \"%s\", \"checks\": [", PACKAGE_VERSION);
+	say(&r, "libfuse", *SF_LIBFUSE ? OK : BAD, *SF_LIBFUSE ? SF_LIBFUSE : "not built in",
+	    "built without libfuse: configure found no libfuse3-dev (Fedora: fuse3-devel)");
 	check_device(&r);
 	check_kernel(&r);
 	say(&r, "fusermount3",

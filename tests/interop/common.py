@@ -114,15 +114,20 @@ def need_program():
         skip_all(f"no program at {BIN} (set SHARDFUSE)")
 
 
-def need_fuse():
-    need_program()
+def no_fuse():
+    """Why nothing can be mounted here; None when it can."""
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
-        skip_all("/dev/fuse cannot be opened")
+        return "/dev/fuse cannot be opened"
     r = run("doctor")
     if r.returncode not in (0, 1) and "unknown" not in r.stderr:
-        skip_all(f"doctor: {r.stderr.strip()}")
-    if "without libfuse" in run("mount", "--help").stdout + r.stdout:
-        skip_all("built without libfuse")
+        return f"doctor: {r.stderr.strip()}"
+    return "built without libfuse" if "without libfuse" in r.stdout else None
+
+
+def need_fuse():
+    need_program()
+    if no_fuse():
+        skip_all(no_fuse())
 
 
 # ---- running ----

@@ -9,7 +9,7 @@ from common import *
 need_program()
 import damage
 
-FUSE = os.access("/dev/fuse", os.R_OK | os.W_OK)
+FUSE = not no_fuse()
 MEMORY = 2 << 30   # resident, more than any of these small checkpoints may take
 TIMEOUT = 30
 
