@@ -97,6 +97,33 @@ static void check_device(struct report *r)
 		close(fd);
 }
 
+/*
+ * Containers open the device to a root who may not mount, and to users for whom fusermount3's
+ * setuid bit is void. Source: proc_pid_status(5), capabilities(7): CAP_SYS_ADMIN is bit 21.
+ */
+static void check_right(struct report *r, bool root)
+{
+	FILE *f = fopen("/proc/self/status", "re");
+	unsigned long long caps = ~0ull;
+	unsigned no_new = 0;
+	char line[512];
+
+	while (f && fgets(line, sizeof(line), f)) {
+		sscanf(line, root ? "CapEff: %llx" : "CapBnd: %llx", &caps);
+		sscanf(line, "NoNewPrivs: %u", &no_new);
+	}
+	if (f)
+		fclose(f);
+	bool lacks = !(caps >> 21 & 1), bound = !root && no_new;
+	say(r, "right to mount", lacks || bound ? BAD : OK,
+	    lacks   ? "no CAP_SYS_ADMIN"
+	    : bound ? "no_new_privs: fusermount3 gets no rights"
+	    : root  ? "CAP_SYS_ADMIN"
+	            : "fusermount3's",
+	    lacks ? "in a container: --cap-add SYS_ADMIN (and --security-opt apparmor=unconfined)"
+	          : "in a container: allow privilege escalation, or run as root with SYS_ADMIN");
+}
+
 static void check_kernel(struct report *r)
 {
 	struct utsname u;
@@ -124,6 +151,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	say(&r, "libfuse", *SF_LIBFUSE ? OK : BAD, *SF_LIBFUSE ? SF_LIBFUSE : "not built in",
 	    "built without libfuse: configure found no libfuse3-dev (Fedora: fuse3-devel)");
 	check_device(&r);
+	check_right(&r, root);
 	check_kernel(&r);
 	say(&r, "fusermount3",
 	    in_path("fusermount3") ? OK
@@ -138,6 +166,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	                         : "not allowed",
 	    "put the line 'user_allow_other' into /etc/fuse.conf to let other users read your "
 	    "mounts");
+	if (!root)
+		say(&r, "mtab", access("/etc/mtab", R_OK) == 0 ? OK : HINT,
+		    access("/etc/mtab", R_OK) == 0 ? "there" : "no /etc/mtab",
+		    "fusermount3 unmounts nothing without it: ln -s /proc/self/mounts /etc/mtab");
 	getrlimit(RLIMIT_NOFILE, &files);
 	snprintf(found, sizeof(found), "%llu, at most %llu", (unsigned long long)files.rlim_cur,
 	         (unsigned long long)files.rlim_max);

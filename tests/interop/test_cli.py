@@ -485,6 +485,11 @@ def others():
                 check("import is read by torch", diff is None, diff)
     r = run("doctor")
     check("doctor", r.returncode in (0, 1) and "fuse" in r.stdout.lower(), r.stdout + r.stderr)
+    with attempt("doctor where mounting is not allowed"):
+        import ctypes
+        drop = (24, 21) if os.geteuid() == 0 else (38, 1)  # PR_CAPBSET_DROP of CAP_SYS_ADMIN; PR_SET_NO_NEW_PRIVS
+        r = run("doctor", preexec_fn=lambda: ctypes.CDLL(None).prctl(*drop, 0, 0, 0))
+        check("doctor where mounting is not allowed", r.returncode == 1 and "missing  right to mount" in r.stdout, r.stdout + r.stderr)
     with attempt("doctor --json"):
         r = run("doctor", "--json")
         check("doctor --json", strict_json(r.stdout)["schema"] == 1, r.stdout[:200])
