@@ -97,6 +97,7 @@ SF_SOURCES_READ = \
 	%D%/read/read_heads.c \
 	%D%/read/read_io.c \
 	%D%/read/read_op.c \
+	%D%/read/read_room.c \
 	%D%/read/read_wave.c \
 	%D%/read/reader.c
 

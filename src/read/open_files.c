@@ -172,21 +172,6 @@ void sf_open_files_drop(struct sf_open_files *f, uint32_t key, struct sf_source 
 	sf_source_unref(out);
 }
 
-void sf_open_files_trim(struct sf_open_files *f)
-{
-	struct sf_source *out = NULL;
-
-	/* no more than were there: others go on opening */
-	for (unsigned i = 0; i < f->limit; i++) {
-		pthread_mutex_lock(&f->locked.m);
-		out = f->locked.n ? take_out_locked(f, f->locked.oldest) : NULL;
-		pthread_mutex_unlock(&f->locked.m);
-		if (!out)
-			break;
-		sf_source_unref(out);
-	}
-}
-
 unsigned sf_open_files_count(struct sf_open_files *f)
 {
 	unsigned n;

@@ -8,7 +8,7 @@
 
 /*
  * Keyed by a number the caller chooses. A source that a read holds stays open when it falls out:
- * what is open at once is at most the limit and what the reads under way hold. Threads: all
+ * what is open at once is at most the limit and what the reads under way hold (read_room.c). Threads: all
  * functions, any number of calls at once. No I/O happens under the lock.
  */
 struct sf_open_files;
@@ -22,9 +22,6 @@ struct sf_source *sf_open_files_get(struct sf_open_files *f,
 struct sf_source *sf_open_files_put(struct sf_open_files *f, uint32_t key, struct sf_source *src);
 void sf_open_files_drop(struct sf_open_files *f, uint32_t key,
                         struct sf_source *src); /* if it is still that one */
-/* Lets everything go: for when the process may open no more. What reads hold stays open until they
- * end. */
-void sf_open_files_trim(struct sf_open_files *f);
 unsigned sf_open_files_count(struct sf_open_files *f);
 
 #endif

@@ -7,9 +7,8 @@
 #include "store/guard.h"
 
 #define KEEP_BUF (8u << 20) /* a larger buffer is not kept for the next read */
-#define COPY_ROWS_MAX \
-	8192 /* bytes of a row above which a preadv costs no more than a copy out of a mapping */
-#define KEEP_ELEMS 65536 /* nor is a longer array */
+#define COPY_ROWS_MAX 8192   /* bytes of a row above which a preadv costs no more than a copy out of a mapping */
+#define KEEP_ELEMS 65536    /* nor is a longer array */
 
 uint8_t *sf_op_dst(struct sf_op *op)
 {
@@ -243,18 +242,17 @@ static int lend(struct sf_op *op, const struct sf_op_item *item, const struct sf
 }
 
 /*
- * 1: the rows of a column shard, one run in the item, were copied out of the mapped file. No
- * request, no iovec for each row: of 64 column shards a 1 MiB read has 8,192 rows.
+ * 1: the rows of a column shard, one run in the item, were copied out of the mapped file. No request, no iovec for each row: of 64
+ * column shards a 1 MiB read has 8,192 rows.
  */
-static int copy_rows(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part,
-                     uint64_t base, uint8_t *dst, const struct sf_piece *p)
+static int copy_rows(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part, uint64_t base, uint8_t *dst,
+		     const struct sf_piece *p)
 {
 	struct sf_lease lease;
 	int r;
 
 	if (p->count < 2 || p->src_step != (int64_t)p->len || p->len > COPY_ROWS_MAX ||
-	    sf_source_lend(op->sources.at[item->source].src, base + p->src_off, p->len * p->count,
-	                   fetch_kind(part), &lease) < 0)
+	    sf_source_lend(op->sources.at[item->source].src, base + p->src_off, p->len * p->count, fetch_kind(part), &lease) < 0)
 		return 0;
 	r = sf_guard_copy_strided(dst + p->dst_off, p->dst_step, lease.at, p->len, p->count);
 	sf_lease_release(&lease);
@@ -342,8 +340,9 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 static int make_pieces(struct sf_op *op)
 {
 	/* With a buffer of the caller's all bytes are put there; rd itself may be gone when the op
-	 * was parked. */
-	bool may_lend = !op->to_caller;
+	 * was parked. What is lent stays open until the reply is out: not where open files are
+	 * counted, and there a mapping made for one read costs more than the copy. */
+	bool may_lend = !op->to_caller && op->r->room == UINT32_MAX;
 	int r = 0;
 
 	sf_coalesce_reset(&op->co);
@@ -505,6 +504,7 @@ static void let_wave_go(struct sf_op *op)
 		sf_source_unref(op->sources.at[i].src);
 	op->items.n = op->sources.n = 0;
 	op->last_source = 0;
+	sf_op_give_room(op);
 	free(op->head);
 	free(op->opens);
 	free(op->waits);
@@ -527,7 +527,6 @@ void sf_op_reset(struct sf_op *op)
 	op->part_at = op->chunk_at = 0;
 	op->part_begun = false;
 	op->failed = 0;
-	op->open_tries = 0;
 	op->nreqs = 0;
 	op->dst = NULL;
 	op->rd = NULL;
@@ -549,10 +548,6 @@ int sf_op_steps(struct sf_op *op)
 	int r = 0;
 
 	while (r == 0) {
-		if (op->failed && op->state == SF_OP_HEADS) { /* files could not be opened */
-			r = sf_op_open_again(op, op->failed);
-			continue;
-		}
 		if (op->failed)
 			return op->failed;
 		if (op->may_wait && atomic_load_explicit(&op->claimed, memory_order_acquire))

@@ -136,8 +136,9 @@ struct sf_op {
 	uint8_t *head;
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
-	struct sf_task slow; /* the one task that waits: odd heads, files that cannot be opened now */
-	unsigned open_tries;
+	struct sf_task slow;
+	uint32_t held; /* files of the wave that room was taken for; 0: none, or not counted */
+	struct sf_task has_room;
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
 	pthread_mutex_t m; /* guards the three below: completions and cancelling meet there */
@@ -148,6 +149,7 @@ struct sf_op {
 
 	/* the reader's, under its lock */
 	struct sf_op *prev, *next;
+	struct sf_op *next_wants_room;
 	bool listed;
 	int why; /* -ETIMEDOUT or -ECANCELED */
 	uint64_t deadline_ns;
@@ -161,6 +163,7 @@ struct sf_reader {
 	struct sf_open_files *files;
 	struct sf_item_cache *items;
 	uint32_t wave_files; /* files one read holds open at once */
+	uint32_t room;       /* files all of them hold beside the LRU; UINT32_MAX: all fit the LRU */
 	size_t keep_bytes;   /* of buffers in free ops */
 	struct {
 		pthread_mutex_t m;
@@ -170,6 +173,8 @@ struct sf_reader {
 		size_t free_bytes;
 		unsigned live;              /* ops that are not in the free list */
 		struct sf_op *first, *last; /* submitted ones by deadline */
+		uint32_t held;              /* of room */
+		struct sf_op *wants_room, **last_wants_room; /* that wait for some, in order */
 		bool timer_runs, ending;
 	} locked;
 	pthread_t timer;
@@ -190,9 +195,11 @@ int sf_parts_object_len(struct sf_parts *p, uint32_t object);
 /* read_wave.c: which items, and their sources */
 int sf_op_next_wave(struct sf_op *op);
 int sf_op_open(struct sf_op *op);
-/* Opening failed with @r: parks until others let files go when too many are open; @r itself when it
- * is another failure, or it has waited long enough. */
-int sf_op_open_again(struct sf_op *op, int r);
+
+/* read_room.c: how many files reads under way hold open */
+void sf_room_init(struct sf_reader *r);
+int sf_op_take_room(struct sf_op *op); /* 0, SF_OP_PARKED until there is some, -EAGAIN */
+void sf_op_give_room(struct sf_op *op); /* the wave has let its files go */
 
 /* read_heads.c: layouts, from the items' own headers */
 int sf_op_ask_heads(struct sf_op *op);

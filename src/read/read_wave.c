@@ -1,15 +1,10 @@
 #include "config.h"
 
 #include <stddef.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "read/read_op.h"
-
-#define OPEN_TRIES 30000 /* to open what the process has no room for: a minute, a read's deadline \
-	                  */
-#define OPEN_PAUSE_US 2000 /* between two of them */
 
 /* The wave's number of the file, or SF_NONE when the wave has enough of them. -ENOMEM */
 static int find_source(struct sf_op *op, uint32_t key, uint32_t *ret)
@@ -199,14 +194,6 @@ static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
 	return 0;
 }
 
-static void let_sources_go(struct sf_op *op)
-{
-	for (uint32_t i = 0; i < op->sources.n; i++) {
-		sf_source_unref(op->sources.at[i].src);
-		op->sources.at[i].src = NULL;
-	}
-}
-
 static void open_task(struct sf_task *task)
 {
 	struct sf_op_open *o =
@@ -218,48 +205,13 @@ static void open_task(struct sf_task *task)
 	sf_op_completed(op, r, &err);
 }
 
-/*
- * The LRU is bounded, but reads under way hold what they need beyond it, and many at once may come
- * to the process's limit. Then a read gives back all it holds, so that none waits for another that
- * waits, and tries again from the end of the pool's queue: those that have their files go first.
- */
-static void open_again(struct sf_task *task)
-{
-	struct sf_op *op = (struct sf_op *)((char *)task - offsetof(struct sf_op, slow));
-	struct sf_error err = SF_ERROR_INIT;
-	int r = 0;
-
-	sf_open_files_trim(op->r->files);
-	for (uint32_t i = 0; i < op->sources.n && r >= 0 && !atomic_load(&op->claimed); i++)
-		if (!op->sources.at[i].src)
-			r = open_source(op, i, &err);
-	if ((r == -EMFILE || r == -ENFILE) && ++op->open_tries < OPEN_TRIES) {
-		let_sources_go(op);
-		usleep(OPEN_PAUSE_US);
-		sf_thread_pool_submit(op->r->io->pool, &op->slow);
-		return;
-	}
-	sf_op_completed(op, r, &err);
-}
-
-int sf_op_open_again(struct sf_op *op, int r)
-{
-	if ((r != -EMFILE && r != -ENFILE) || op->open_tries >= OPEN_TRIES ||
-	    atomic_load(&op->claimed))
-		return r;
-	op->failed = 0;
-	let_sources_go(op);
-	sf_op_async_begin(op);
-	atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
-	op->slow.run = open_again;
-	sf_thread_pool_submit(op->r->io->pool, &op->slow);
-	return sf_op_async_end(op);
-}
-
 int sf_op_open(struct sf_op *op)
 {
 	uint32_t n = 0;
+	int r = sf_op_take_room(op);
 
+	if (r)
+		return r;
 	for (uint32_t i = 0; i < op->sources.n; i++) {
 		struct sf_op_source *s = &op->sources.at[i];
 		const struct sf_file *f = file_of(op->r->ckpt, s->key);

@@ -33,6 +33,7 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	r->io = store->io;
 	/* reads under way hold files beyond the LRU: a few at a time each */
 	r->wave_files = SF_MIN(SF_MAX(r->io->max_open / 4, 2u), WAVE_FILES_MAX);
+	sf_room_init(r);
 	r->keep_bytes = SF_MIN(r->io->memory / 8, (size_t)64 << 20);
 	pthread_mutex_init(&r->locked.m, NULL);
 	pthread_condattr_init(&attr);

@@ -35,7 +35,7 @@ struct sf_counters {
 struct sf_io {
 	struct sf_thread_pool *pool; /* for I/O that blocks; never wait on it from one of its own tasks */
 	struct sf_thread_pool *work; /* for work that waits on pool: sizing a view, loading */
-	unsigned max_open;           /* files open at once (also mappings) */
+	unsigned max_open;           /* files kept open (also mappings); reads under way hold at most half as many beside them */
 	uint64_t memory;             /* budget in bytes beyond loaded metadata */
 	unsigned timeout_ms;         /* a read's deadline; 0: none */
 	int trace_fd;                /* SF_TRACE: a JSON line per source read; -1: none. The program opens and closes it */

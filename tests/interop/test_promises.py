@@ -10,6 +10,7 @@ from common import *
 need_fuse()
 import fixture
 from handmade import HandMade, item_bytes
+from torch.distributed.checkpoint.filesystem import _StorageInfo as StorageInfo
 
 
 def rows(path, name="model.w", shape=(4096, 256), cuts=4, more=0, dtype=torch.float32):
@@ -446,6 +447,38 @@ def test_memory():
             if pid:
                 anon = next(int(x.split()[1]) for x in open(f"/proc/{pid}/status") if x.startswith("RssAnon")) << 10
                 check("anonymous memory stays under the budget and a little", anon < (64 << 20) + (48 << 20), anon)
+
+
+def test_few_files_many_readers():
+    """Reads at once, each of many stored files, under a small limit of open files: none fails for want of descriptors."""
+    import resource
+    with tempfile.TemporaryDirectory() as d:
+        h, t = HandMade(f"{d}/c"), fixture.values(800, 64, seed=8)
+        h.tensor("model.w", t.shape, t.dtype, [((i, 0), (1, 64), None, None) for i in range(800)])
+        for i in range(800):
+            b = item_bytes(t[i:i + 1].clone())
+            with open(f"{d}/c/__{i}_0.distcp", "wb") as f:
+                f.write(b)
+            h.storage[h.index("model.w", (i, 0), i)] = StorageInfo(f"__{i}_0.distcp", 0, len(b))
+        h.commit()
+        data = raw(t)
+        limit = lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+        with Mount(f"{d}/c", preexec=limit) as m:
+            def reads(i):
+                errors, fd = set(), os.open(f"{m}/state/model/w/tensor.raw", os.O_RDONLY)
+                for n in range(60):
+                    off = (n * 37 + i * 11) % 48 * 4096
+                    try:
+                        if not data[off:off + 65536].startswith(os.pread(fd, 65536, off) or b"?"):
+                            errors.add("wrong")
+                    except OSError as e:
+                        errors.add(errno.errorcode[e.errno])
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                os.close(fd)
+                return errors
+            with concurrent.futures.ThreadPoolExecutor(16) as ex:
+                got = set().union(*ex.map(reads, range(16)))
+            check("16 readers of 800 stored files under a limit of 64 open ones", not got, got)
 
 
 def test_view_without_tensors():

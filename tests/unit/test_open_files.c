@@ -39,10 +39,6 @@ START_TEST(it_keeps_the_ones_used_last)
 	ck_assert_int_eq(sf_open_files_new(LIMIT, &f, NULL), 0);
 	for (int round = 0; round < 20000; round++) {
 		uint32_t key = (uint32_t)sf_test_below(&seed, KEYS);
-		if (sf_test_below(&seed, 500) == 0) {
-			sf_open_files_trim(f);
-			n = 0;
-		}
 		struct sf_source *s = sf_open_files_get(f, key);
 		size_t i = 0;
 		while (i < n && order[i] != key)

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include "base/mem.h"
 #include "parse/zstd.h"
@@ -375,6 +376,68 @@ START_TEST(a_tensor_is_fetched_once_with_a_header_an_item)
 }
 END_TEST
 
+struct tensor_thread {
+	pthread_t id;
+	struct sf_reader *r;
+	const struct fake *f;
+};
+static void *tensor_thread(void *arg)
+{
+	const struct tensor_thread *t = arg;
+	const struct fake_tensor *w = &t->f->t[0];
+	uint8_t *got = malloc(w->bytes);
+
+	for (int i = 0; i < 50; i++) {
+		struct sf_error err = SF_ERROR_INIT;
+		ck_assert_msg(sf_read_tensor(t->r, 0, 0, got, w->bytes, &err) == 0, "%s", err.msg);
+		ck_assert_mem_eq(got, w->dense, w->bytes);
+	}
+	free(got);
+	return NULL;
+}
+
+/* Two files kept and two held by reads under way, however many those are: a process that may open
+ * no more must do. */
+START_TEST(reads_under_way_share_a_few_open_files)
+{
+	struct tensor_thread t[16];
+	struct sf_store *store;
+	struct sf_reader *r;
+	struct sf_fault plan;
+	struct rlimit lim;
+	struct sf_io io;
+	struct fake f;
+	char dir[256];
+
+	ck_assert_int_eq(sf_io_init(&io, 8, NULL), 0);
+	io.max_open = 2;
+	one_big(&f, 60, 60, _i);
+	open_store(&f, &io, 1, &plan, dir, &store);
+	fake_finish(&f, store);
+	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &lim), 0);
+	rlim_t before = lim.rlim_cur;
+	int next = dup(0); /* the lowest that is free */
+	ck_assert_int_ge(next, 0);
+	close(next);
+	lim.rlim_cur = (rlim_t)next + 4;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &lim), 0);
+	for (unsigned i = 0; i < SF_ARRAY_LEN(t); i++) {
+		t[i] = (struct tensor_thread){ .r = r, .f = &f };
+		ck_assert_int_eq(pthread_create(&t[i].id, NULL, tensor_thread, &t[i]), 0);
+	}
+	for (unsigned i = 0; i < SF_ARRAY_LEN(t); i++)
+		pthread_join(t[i].id, NULL);
+	lim.rlim_cur = before;
+	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &lim), 0);
+	sf_reader_free(r);
+	sf_store_free(store);
+	sf_io_release(&io);
+	fake_remove(&f, dir);
+	fake_release(&f);
+}
+END_TEST
+
 /* Property: rows of shards that are long enough to be lent, from anywhere to anywhere, in order
  * between the others. */
 START_TEST(lent_rows_of_column_shards_come_in_order)
@@ -435,6 +498,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, random_reads_give_the_dense_bytes, 0, 4);
 	tcase_add_loop_test(t, whole_objects_come_once_and_long_ones_by_length, 0, 3);
 	tcase_add_loop_test(t, a_tensor_is_fetched_once_with_a_header_an_item, 0, 12);
+	tcase_add_loop_test(t, reads_under_way_share_a_few_open_files, 0, 2);
 	tcase_add_loop_test(t, lent_rows_of_column_shards_come_in_order, 0, 4);
 	suite_add_tcase(s, t);
 	return s;
