@@ -1,8 +1,20 @@
 /* The program: `shardfuse VERB …`, `shardfuse SOURCE MOUNTPOINT`, mount.shardfuse. */
 #include "config.h"
+#include <malloc.h>
 #include <string.h>
 #include "base/mem.h"
 #include "fuse/mount.h"
+
+/*
+ * --memory bounds what we hold. glibc would keep what we gave back, in an arena a thread: decoded
+ * items of 16 MiB under --memory 64M left 220 MiB behind, and leave 45 with two arenas.
+ */
+static void keep_few_arenas(void)
+{
+#ifdef M_ARENA_MAX
+	mallopt(M_ARENA_MAX, 2);
+#endif
+}
 
 int main(int argc, char **argv)
 {
@@ -11,6 +23,7 @@ int main(int argc, char **argv)
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
 	const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "shardfuse";
 
+	keep_few_arenas();
 	if (strncmp(name, "mount.", 6) == 0)
 		return sf_mount_helper(argc, argv);
 	int code = sf_cli_main(argc, argv, ours, SF_ARRAY_LEN(ours));

@@ -449,6 +449,42 @@ def test_memory():
                 check("anonymous memory stays under the budget and a little", anon < (64 << 20) + (48 << 20), anon)
 
 
+def test_memory_of_decoded_items():
+    """Items that are decoded as a whole: what was given back counts too, whatever malloc makes of it."""
+    try:
+        import zstandard
+    except ImportError:
+        return skip("memory of zstd items", "no zstandard")
+    with tempfile.TemporaryDirectory() as d:
+        h, want, pack = HandMade(f"{d}/c"), [], zstandard.ZstdCompressor(level=1).compress
+        for i in range(8):
+            t = fixture.values(8192, 1024, seed=i)  # 32 MiB in two items
+            h.tensor(f"model.z{i}", t.shape, t.dtype, [((k * 4096, 0), (4096, 1024), f"__{k}_0.distcp", pack(item_bytes(t[k * 4096:k * 4096 + 4096].clone()))) for k in range(2)])
+            want.append(raw(t))
+        for s in h.storage.values():
+            s.transform_descriptors = ["stream.zstd/1"]
+        h.commit()
+        with Mount(f"{d}/c", "memory=64M") as m:
+            pid = daemon_of(m)
+            anon = lambda: next(int(x.split()[1]) for x in open(f"/proc/{pid}/status") if x.startswith("RssAnon")) << 10
+
+            def reads(i):
+                ok, peak = True, 0
+                fd = os.open(f"{m}/state/model/z{i}/tensor.raw", os.O_RDONLY)
+                for n in range(12):  # far apart: every read decodes an item that was thrown out
+                    off = (n * 19 % 32 << 20) + 4096 * i
+                    ok &= os.pread(fd, 65536, off) == want[i][off:off + 65536]
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                    peak = max(peak, anon()) if pid else 0
+                os.close(fd)
+                return ok, peak
+
+            with concurrent.futures.ThreadPoolExecutor(8) as ex:
+                got = list(ex.map(reads, range(8)))
+            check("eight readers of zstd items under --memory 64M", all(ok for ok, _ in got))
+            check("their anonymous memory stays under the budget and a little", max(p for _, p in got) < (64 << 20) + (48 << 20), max(p for _, p in got))
+
+
 def test_few_files_many_readers():
     """Reads at once, each of many stored files, under a small limit of open files: none fails for want of descriptors."""
     import resource
