@@ -308,6 +308,13 @@ static int zstd_slice(struct entry *e)
 	if (r < 0)
 		return sf_fail_ctx(err, r, "'%s': compressed item at %llu", e->want.src->name,
 		                   (unsigned long long)e->want.off);
+	/* what the buffer has too much counts, and an item that fills the limit would not be kept
+	 */
+	uint8_t *fit = realloc(e->out.at, e->out.len ? e->out.len : 1);
+	if (fit) {
+		e->out.at = fit;
+		e->out.cap = e->out.len;
+	}
 	e->pub.at = e->out.at;
 	e->pub.len = e->out.len;
 	return 0;

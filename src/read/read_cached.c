@@ -16,28 +16,35 @@ static bool wants_cache(const struct sf_op_item *item)
 	return item->transform || (item->form == SF_ITEM_ST_BLOB && !item->known);
 }
 
+/* What a compressed item may have inside; more is refused. */
+uint64_t sf_op_decoded_max(const struct sf_op *op, const struct sf_op_item *item)
+{
+	const struct sf_tensor *t;
+	struct sf_chunk c;
+	uint64_t bytes;
+
+	if (!item->transform || item->chunk == SF_NONE)
+		return OBJECT_DECODED_MAX;
+	t = sf_op_tensor(op, item);
+	sf_tensor_chunk(t, item->chunk, &c);
+	/* what the chunk's elements need, and room for strides with gaps */
+	return sf_mul(c.part_len, sf_dtype_info(t->dtype)->bytes, &bytes) &&
+	                       sf_add(bytes, bytes / 8 + DECODED_SLACK, &bytes)
+	               ? bytes
+	               : OBJECT_DECODED_MAX;
+}
+
 static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item *item)
 {
 	const struct sf_op_source *s = &op->sources.at[item->source];
 	struct sf_cache_want w = {
 		.src = s->src, .file = s->key, .off = item->off, .len = item->len
 	};
-	struct sf_chunk c;
-
 	w.kind = item->transform ? SF_CACHED_ZSTD : SF_CACHED_BLOB;
 	w.fetch = item->chunk == SF_NONE ? SF_FETCH_OBJECT
 	          : item->transform      ? SF_FETCH_TENSOR
 	                                 : SF_FETCH_HEADER;
-	w.decoded_max = OBJECT_DECODED_MAX;
-	if (item->transform && item->chunk != SF_NONE) {
-		const struct sf_tensor *t = sf_op_tensor(op, item);
-		uint64_t bytes;
-		sf_tensor_chunk(t, item->chunk, &c);
-		/* what the chunk's elements need, and room for strides with gaps */
-		if (sf_mul(c.part_len, sf_dtype_info(t->dtype)->bytes, &bytes) &&
-		    sf_add(bytes, bytes / 8 + DECODED_SLACK, &bytes))
-			w.decoded_max = bytes;
-	}
+	w.decoded_max = sf_op_decoded_max(op, item);
 	return w;
 }
 

@@ -503,6 +503,7 @@ static void let_wave_go(struct sf_op *op)
 	for (uint32_t i = 0; i < op->sources.n; i++)
 		sf_source_unref(op->sources.at[i].src);
 	op->items.n = op->sources.n = 0;
+	op->decoded = 0;
 	op->last_source = 0;
 	sf_op_give_room(op);
 	free(op->head);

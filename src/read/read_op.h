@@ -130,6 +130,7 @@ struct sf_op {
 	struct sf_op_sources sources;
 	uint32_t last_source;
 	struct sf_op_items items;
+	uint64_t decoded; /* bytes that its compressed items may have inside */
 	struct sf_pieces pieces;
 	struct sf_coalesce co;
 	size_t io_at; /* co.ranges done or submitted */
@@ -164,6 +165,7 @@ struct sf_reader {
 	struct sf_item_cache *items;
 	uint32_t wave_files; /* files one read holds open at once */
 	uint32_t room;       /* files all of them hold beside the LRU; UINT32_MAX: all fit the LRU */
+	uint64_t decoded_max; /* bytes of decoded items that one read holds, and the cache keeps */
 	size_t keep_bytes;   /* of buffers in free ops */
 	struct {
 		pthread_mutex_t m;
@@ -212,6 +214,7 @@ int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_tor
 int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r);
 
 /* read_cached.c: items that are taken whole */
+uint64_t sf_op_decoded_max(const struct sf_op *op, const struct sf_op_item *item);
 int sf_op_ask_cache(struct sf_op *op);
 int sf_op_use_cached(struct sf_op *op);
 

@@ -27,6 +27,24 @@ static int find_source(struct sf_op *op, uint32_t key, uint32_t *ret)
 	return 0;
 }
 
+/* A wave holds its decoded items to its end: they count against the budget as large as they may be.
+ */
+static bool has_room(struct sf_op *op, const struct sf_op_item *item)
+{
+	const struct sf_op_item *last = op->items.n ? &op->items.at[op->items.n - 1] : NULL;
+	uint64_t bytes, room = op->r->decoded_max;
+
+	if (!item->transform)
+		return true;
+	if (last && last->transform && last->source == item->source && last->off == item->off)
+		return true; /* another part of the same */
+	bytes = SF_MIN(sf_op_decoded_max(op, item), room);
+	if (op->decoded && bytes > room - op->decoded)
+		return false;
+	op->decoded += bytes;
+	return true;
+}
+
 /* Adds one item; 1: the wave is full. */
 static int add_item(struct sf_op *op, struct sf_op_item item, uint32_t key)
 {
@@ -35,7 +53,7 @@ static int add_item(struct sf_op *op, struct sf_op_item item, uint32_t key)
 	if (op->items.n >= SF_OP_ITEMS)
 		return 1;
 	r = find_source(op, key, &item.source);
-	if (r >= 0 && item.source == SF_NONE)
+	if (r >= 0 && (item.source == SF_NONE || !has_room(op, &item)))
 		return 1;
 	if (r < 0 || sf_op_items_push(&op->items, item) < 0)
 		return sf_fail(&op->err, -ENOMEM, "no memory for %zu items", op->items.n + 1);

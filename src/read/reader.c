@@ -34,6 +34,7 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	/* reads under way hold files beyond the LRU: a few at a time each */
 	r->wave_files = SF_MIN(SF_MAX(r->io->max_open / 4, 2u), WAVE_FILES_MAX);
 	sf_room_init(r);
+	r->decoded_max = SF_MAX(r->io->memory / 2, UINT64_C(1)); /* 0 would be no limit at all */
 	r->keep_bytes = SF_MIN(r->io->memory / 8, (size_t)64 << 20);
 	pthread_mutex_init(&r->locked.m, NULL);
 	pthread_condattr_init(&attr);
@@ -45,9 +46,7 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	if (e >= 0)
 		e = sf_open_files_new(r->io->max_open, &r->files, err);
 	if (e >= 0)
-		/* 0 would be no limit at all */
-		e = sf_item_cache_new(SF_MAX(r->io->memory / 2, UINT64_C(1)), r->io->memory,
-		                      &r->items, err);
+		e = sf_item_cache_new(r->decoded_max, r->io->memory, &r->items, err);
 	if (e < 0) {
 		sf_reader_free(r);
 		return e;

@@ -485,6 +485,28 @@ def test_memory_of_decoded_items():
             check("their anonymous memory stays under the budget and a little", max(p for _, p in got) < (64 << 20) + (48 << 20), max(p for _, p in got))
 
 
+def test_memory_of_one_read():
+    """Column shards under zstd: one read needs an item of each, and holds as many decoded ones at once as the budget allows."""
+    try:
+        import zstandard
+    except ImportError:
+        return skip("memory of zstd column shards", "no zstandard")
+    with tempfile.TemporaryDirectory() as d:
+        h, n, pack = HandMade(f"{d}/c"), 16, zstandard.ZstdCompressor(level=1).compress
+        t = torch.cat([torch.full((65536, 64), float(i)) for i in range(n)], 1)  # 16 items of 16 MiB
+        h.tensor("model.w", t.shape, t.dtype, [((0, 64 * i), (65536, 64), f"__{i}_0.distcp", pack(item_bytes(t[:, 64 * i:64 * i + 64].clone()))) for i in range(n)])
+        for s in h.storage.values():
+            s.transform_descriptors = ["stream.zstd/1"]
+        h.commit()
+        with Mount(f"{d}/c", "memory=64M") as m:
+            pid = daemon_of(m)
+            with open(f"{m}/state/model/w/tensor.raw", "rb", buffering=0) as f:
+                check("a row of 16 zstd items", os.pread(f.fileno(), 65536, 4096 * 1000) == raw(t[1000:1016]))
+            if pid:
+                peak = next(int(x.split()[1]) for x in open(f"/proc/{pid}/status") if x.startswith("VmHWM")) << 10
+                check("its memory stays under the budget and a little", peak < (64 << 20) + (64 << 20), peak)
+
+
 def test_few_files_many_readers():
     """Reads at once, each of more stored files than the process may open: none fails for want of descriptors, none waits for long."""
     import resource
