@@ -186,8 +186,13 @@ static int read_config(void *dest, const char *value, struct sf_error *err)
 			s++;
 		if (!*s || *s == '#')
 			continue;
-		char *kept = strdup(s); /* values point into it for the program's life */
-		r = kept ? sf_options_word(tables, dests, kept, err) : -ENOMEM;
+		bool nested = strncmp(s, "config", 6) == 0 && strchr("= \t", s[6]);
+		char *kept =
+			nested ? NULL : strdup(s); /* values point into it for the program's life */
+		if (nested)
+			r = sf_fail(err, -EINVAL, "a config file names no other");
+		else
+			r = kept ? sf_options_word(tables, dests, kept, err) : -ENOMEM;
 		if (r == 0)
 			r = sf_fail(err, -EINVAL, "unknown option '%s'", s);
 		if (r < 0)

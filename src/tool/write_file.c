@@ -403,6 +403,44 @@ static void release_files(struct sf_out_file *files, size_t n)
 	}
 }
 
+struct inode {
+	uint64_t dev, ino;
+};
+
+static int by_inode(const void *a, const void *b)
+{
+	const struct inode *x = a, *y = b;
+
+	return x->dev != y->dev ? (x->dev > y->dev) - (x->dev < y->dev)
+	                        : (x->ino > y->ino) - (x->ino < y->ino);
+}
+
+/* --force replaces what is there, but never a file of the checkpoint that is being read. */
+static int refuse_stored(const struct sf_session *s, const struct sf_out_file *files, size_t n,
+                         struct sf_error *err)
+{
+	const struct sf_ckpt *k = s->ckpt;
+	SF_FREE struct inode *stored = sf_alloc_array(k->nlisting, sizeof(*stored));
+
+	if (!stored)
+		return sf_fail(err, -ENOMEM, "no memory for %u names", k->nlisting);
+	for (uint32_t i = 0; i < k->nlisting; i++)
+		stored[i] = (struct inode){ k->listing[i].info.version.dev,
+			                    k->listing[i].info.version.ino };
+	qsort(stored, k->nlisting, sizeof(*stored), by_inode);
+	for (size_t i = 0; i < n; i++) {
+		struct stat st;
+		if (lstat(files[i].path, &st) < 0)
+			continue;
+		struct inode there = { st.st_dev, st.st_ino };
+		if (bsearch(&there, stored, k->nlisting, sizeof(*stored), by_inode))
+			return sf_fail(err, -EINVAL,
+			               "'%s' is a file of the checkpoint itself: not replaced",
+			               files[i].path);
+	}
+	return 0;
+}
+
 int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n,
                    const struct sf_write_options *o,
                    void (*done)(void *arg, const struct sf_out_file *f), void *arg,
@@ -427,6 +465,11 @@ int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n,
 			return sf_fail(err, -EEXIST, "'%s' is there already (--force replaces it)",
 			               files[i].path);
 		}
+	}
+	int r = o->force ? refuse_stored(s, files, n, err) : 0;
+	if (r < 0) {
+		release_files(files, n);
+		return r;
 	}
 	b.threads = o->threads ? o->threads : cores > 0 ? (unsigned)cores : 1;
 	b.threads = SF_MIN(b.threads, (unsigned)THREADS_MAX);

@@ -32,8 +32,8 @@ struct sf_write_options {
  *
  * Each goes to .shardfuse-PID-RANDOM beside PATH first and is renamed when whole; directories are
  * made. On the first error nothing more is begun, temporary files are removed, finished ones stay.
- * Refuses existing paths unless force, all of them before anything is written (-EEXIST). Small
- * files are written several at a time, large ones by several threads each. Cost: memory of threads
+ * Refuses existing paths unless force, all of them before anything is written (-EEXIST), and even
+ * then those that are files of the checkpoint (-EINVAL). Small files are written several at a time, large ones by several threads each. Cost: memory of threads
  * * 4 MiB.
  */
 int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n,

@@ -316,6 +316,14 @@ def export():
                     want = {k: e for k, e in T.items() if k.startswith("model.")}
                     bad = [k for k, e in want.items() if not any(agrees(got[x], e) for x in (k, k[6:]) if x in got)]
                     check(f"{fmt} {strategy}: all of the model", not bad and n > 1, (bad[:4], list(got)[:4], n))
+        with attempt("--force never replaces what is read"):
+            os.mkdir(f"{d}/own")
+            run("export", CKPT, f"{d}/own/model.safetensors")
+            before = open(f"{d}/own/model.safetensors", "rb").read()
+            os.link(f"{d}/own/model.safetensors", f"{d}/hard.safetensors")
+            for target in (f"{d}/own/model.safetensors", f"{d}/hard.safetensors"):
+                expect(f"export --force over its own source: {os.path.basename(target)}", run("export", f"{d}/own", target, "--force", "--dtype", "fp32"), 1, err="of the checkpoint itself")
+                check("and the source is as it was", open(target, "rb").read() == before)
         with attempt("chunks of a cast"):
             expect("chunks of a cast", run("export", CKPT, f"{d}/cast", "--format", "safetensors", "--strategy", "chunks", "--max-shard-size", "4KB", "--dtype", "fp32"), 0)
             for f in os.listdir(f"{d}/cast/model"):
@@ -501,6 +509,8 @@ def others():
         with open(f"{d}/conf", "w") as f:
             f.write("# shown names\nmap=model=weights\nquiet\n")
         r = run("keys", CKPT, "--config", f"{d}/conf")
+        open(f"{d}/self.conf", "w").write(f"config={d}/self.conf\n")
+        expect("a config file that includes itself", run("keys", CKPT, "--config", f"{d}/self.conf"), 2, err="line 1")
         check("a config file's lines are options", "weights.norm.weight" in r.stdout, r.stderr)
 
 
