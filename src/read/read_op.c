@@ -7,8 +7,9 @@
 #include "store/guard.h"
 
 #define KEEP_BUF (8u << 20) /* a larger buffer is not kept for the next read */
-#define COPY_ROWS_MAX 8192   /* bytes of a row above which a preadv costs no more than a copy out of a mapping */
-#define KEEP_ELEMS 65536    /* nor is a longer array */
+#define COPY_ROWS_MAX \
+	8192 /* bytes of a row above which a preadv costs no more than a copy out of a mapping */
+#define KEEP_ELEMS 65536 /* nor is a longer array */
 
 uint8_t *sf_op_dst(struct sf_op *op)
 {
@@ -242,17 +243,18 @@ static int lend(struct sf_op *op, const struct sf_op_item *item, const struct sf
 }
 
 /*
- * 1: the rows of a column shard, one run in the item, were copied out of the mapped file. No request, no iovec for each row: of 64
- * column shards a 1 MiB read has 8,192 rows.
+ * 1: the rows of a column shard, one run in the item, were copied out of the mapped file. No
+ * request, no iovec for each row: of 64 column shards a 1 MiB read has 8,192 rows.
  */
-static int copy_rows(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part, uint64_t base, uint8_t *dst,
-		     const struct sf_piece *p)
+static int copy_rows(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part,
+                     uint64_t base, uint8_t *dst, const struct sf_piece *p)
 {
 	struct sf_lease lease;
 	int r;
 
 	if (p->count < 2 || p->src_step != (int64_t)p->len || p->len > COPY_ROWS_MAX ||
-	    sf_source_lend(op->sources.at[item->source].src, base + p->src_off, p->len * p->count, fetch_kind(part), &lease) < 0)
+	    sf_source_lend(op->sources.at[item->source].src, base + p->src_off, p->len * p->count,
+	                   fetch_kind(part), &lease) < 0)
 		return 0;
 	r = sf_guard_copy_strided(dst + p->dst_off, p->dst_step, lease.at, p->len, p->count);
 	sf_lease_release(&lease);

@@ -67,29 +67,31 @@ int sf_guard_copy(const struct iovec *iov, int niov, const void *from)
 	return 0;
 }
 
-/* A length the compiler knows is moved in place: a call for each run of 128 bytes costs as much as the move. */
-#define RUNS(n)                                                                                    \
-	case n:                                                                                    \
-		for (uint64_t i = 0; i < count; i++, src += (n), dst += dst_step)                  \
-			memcpy(dst, src, n);                                                       \
+/* A length the compiler knows is moved in place: a call for each run of 128 bytes costs as much as
+ * the move. */
+#define RUNS(n)                                                                   \
+	case n:                                                                   \
+		for (uint64_t i = 0; i < count; i++, src += (n), dst += dst_step) \
+			memcpy(dst, src, n);                                      \
 		break
 
-static __attribute__((noinline)) void copy_strided(uint8_t *dst, int64_t dst_step, const uint8_t *src, uint64_t len,
-						   uint64_t count)
+static __attribute__((noinline)) void copy_strided(uint8_t *dst, int64_t dst_step,
+                                                   const uint8_t *src, uint64_t len, uint64_t count)
 {
 	switch (len) {
-	RUNS(16);
-	RUNS(32);
-	RUNS(64);
-	RUNS(128);
-	RUNS(256);
+		RUNS(16);
+		RUNS(32);
+		RUNS(64);
+		RUNS(128);
+		RUNS(256);
 	default:
 		for (uint64_t i = 0; i < count; i++, src += len, dst += dst_step)
 			memcpy(dst, src, len);
 	}
 }
 
-int sf_guard_copy_strided(void *dst, int64_t dst_step, const void *from, uint64_t len, uint64_t count)
+int sf_guard_copy_strided(void *dst, int64_t dst_step, const void *from, uint64_t len,
+                          uint64_t count)
 {
 	struct armed a = { .from = (uintptr_t)from, .end = (uintptr_t)from + len * count };
 

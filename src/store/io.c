@@ -16,8 +16,8 @@
 #define TIMEOUT_DEFAULT_MS 60000
 #define OPEN_MOST 4096
 
-/* Half of what the process may open, and half as many that reads under way hold beside them (read_room.c): sockets,
- * targets and the rest of the program want some too. */
+/* Half of what the process may open, and half as many that reads under way hold beside them
+ * (read_room.c): sockets, targets and the rest of the program want some too. */
 static unsigned open_default(void)
 {
 	struct rlimit lim;

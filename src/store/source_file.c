@@ -18,7 +18,7 @@
 
 #define TMPFS_MAGIC_ 0x01021994
 #define RAMFS_MAGIC_ 0x858458f6
-#define PAGES_ASKED 512 /* of one mincore() */
+#define PAGES_ASKED 512    /* of one mincore() */
 #define WINDOW (256 << 10) /* bytes asked about at once, aligned */
 #define GUARDED_RUN                                                                              \
 	4096 /* bytes of an iovec below which a copy out of the mapping costs less than preadv's \
@@ -36,7 +36,7 @@ struct file_source {
 	struct sf_source s;
 	int fd;
 	_Atomic unsigned traits;
-	void *_Atomic map; /* of the whole file, made by the first lend; NULL before */
+	void *_Atomic map;     /* of the whole file, made by the first lend; NULL before */
 	_Atomic uint64_t seen; /* the window found resident last, and when; 0: none */
 	char name[];
 };
@@ -115,9 +115,10 @@ static bool resident(const uint8_t *at, uint64_t len)
 }
 
 /*
- * A read of 64 column shards asks about 64 short ranges, the next read about those behind them: a window that was wholly resident
- * a moment ago (17 ms at most) is taken to be so still. Memory may be taken back at any time after mincore() has answered anyway;
- * what it costs then is a page fault that waits.
+ * A read of 64 column shards asks about 64 short ranges, the next read about those behind them: a
+ * window that was wholly resident a moment ago (17 ms at most) is taken to be so still. Memory may
+ * be taken back at any time after mincore() has answered anyway; what it costs then is a page fault
+ * that waits.
  */
 static bool resident_lately(struct file_source *f, const uint8_t *map, uint64_t off, uint64_t len)
 {

@@ -39,8 +39,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	r = decode(data + 1, size - 1, (size_t)data[0] + 1, &a);
 	s = decode(data + 1, size - 1, size, &b);
 	/*
-	 * Of a bomb or a damaged frame more or less may have come out before it was seen; and libzstd sees a wrong content size
-	 * only in a frame that it is given whole (seen in 1.5.4). What both take is the same.
+	 * Of a bomb or a damaged frame more or less may have come out before it was seen; and
+	 * libzstd sees a wrong content size only in a frame that it is given whole (seen in 1.5.4).
+	 * What both take is the same.
 	 */
 	if (r == 0 && s == 0 && (a.len != b.len || (a.len && memcmp(a.at, b.at, a.len) != 0)))
 		abort();

@@ -160,7 +160,7 @@ END_TEST
 START_TEST(damaged_documents_do_no_harm)
 {
 	static const char good[] = "{\"w\":{\"dtype\":\"F32\",\"shape\":[2,3],\"data_offsets\":[0,"
-	                           "24]},\"\\u00e9\":[1e3,-0.5,"
+				   "24]},\"\\u00e9\":[1e3,-0.5,"
 				   "true,null,\"\\ud83d\\ude00\"]}";
 	uint64_t rnd = sf_test_seed("damaged_documents_do_no_harm");
 	size_t whole = 0;

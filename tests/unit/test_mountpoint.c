@@ -27,7 +27,7 @@ static int note(void *arg, const struct sf_mountinfo *m)
 
 static const char text[] = "22 27 0:20 / /proc rw,relatime shared:5 - proc proc rw\n"
 			   "90 27 0:41 / /mnt/a\\040b ro,nosuid shared:9 master:2 - fuse.shardfuse "
-                           "/c/with\\134back\\011tab ro,user_id=0\n"
+			   "/c/with\\134back\\011tab ro,user_id=0\n"
 			   "91 27 0:42 / /mnt/o ro - fuse.other x ro\n"
 			   "broken line\n"
 			   "\n"

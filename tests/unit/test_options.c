@@ -43,7 +43,8 @@ START_TEST(options_come_anywhere_before_two_dashes)
 {
 	struct sf_error err = SF_ERROR_INIT;
 	struct own o;
-	char *argv[] = { "one", "-f", "two", "--text=a=b", "-n", "7", "-xtshort", "--", "--flag", "-" };
+	char *argv[] = { "one", "-f",       "two", "--text=a=b", "-n",
+		         "7",   "-xtshort", "--",  "--flag",     "-" };
 	ck_assert_int_eq(parse(&o, &err, SF_ARRAY_LEN(argv), argv), 4);
 	ck_assert_str_eq(argv[0], "one");
 	ck_assert_str_eq(argv[1], "two");
@@ -95,15 +96,16 @@ END_TEST
 START_TEST(wrong_values_are_refused)
 {
 	static char *const bad[][2] = {
-		{ "--number", "x" },	{ "--number", "-1" }, { "--number", "99999999999999999999" },
-		{ "--size", "1 Gb" },	{ "--size", "-1" },   { "--size", "99999999999999T" },
-		{ "--flag=yes", "" },	{ "--text", NULL },
+		{ "--number", "x" },  { "--number", "-1" }, { "--number", "99999999999999999999" },
+		{ "--size", "1 Gb" }, { "--size", "-1" },   { "--size", "99999999999999T" },
+		{ "--flag=yes", "" }, { "--text", NULL },
 	};
 	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++) {
 		struct sf_error err = SF_ERROR_INIT;
 		struct own o;
 		char *argv[] = { bad[i][0], bad[i][1] };
-		ck_assert_msg(parse(&o, &err, bad[i][1] ? 2 : 1, argv) == -EINVAL && err.msg[0], "%s", bad[i][0]);
+		ck_assert_msg(parse(&o, &err, bad[i][1] ? 2 : 1, argv) == -EINVAL && err.msg[0],
+		              "%s", bad[i][0]);
 	}
 }
 END_TEST
@@ -114,7 +116,9 @@ START_TEST(sizes_know_both_kinds_of_units)
 		const char *s;
 		uint64_t v;
 	} ok[] = {
-		{ "0", 0 }, { "17", 17 }, { "5KB", 5000 }, { "5K", 5120 }, { "5KiB", 5120 }, { "2GB", 2000000000 }, { "2G", 2147483648 }, { "1TiB", 1ULL << 40 },
+		{ "0", 0 },           { "17", 17 },           { "5KB", 5000 },
+		{ "5K", 5120 },       { "5KiB", 5120 },       { "2GB", 2000000000 },
+		{ "2G", 2147483648 }, { "1TiB", 1ULL << 40 },
 	};
 	for (size_t i = 0; i < SF_ARRAY_LEN(ok); i++) {
 		uint64_t v = 1;
@@ -129,7 +133,8 @@ START_TEST(mount_words_set_clear_and_split_at_colons)
 	struct sf_error err = SF_ERROR_INIT;
 	struct own o = { .other = true };
 	void *dests[] = { &o };
-	char a[] = "other_flag=no", b[] = "list=a:b", c[] = "size=1K", d[] = "nobody", e[] = "text", f[] = "flag=maybe";
+	char a[] = "other_flag=no", b[] = "list=a:b", c[] = "size=1K", d[] = "nobody", e[] = "text",
+	     f[] = "flag=maybe";
 	ck_assert_int_eq(sf_options_word(tables, dests, a, &err), 1);
 	ck_assert(!o.other);
 	ck_assert_int_eq(sf_options_word(tables, dests, b, &err), 1);

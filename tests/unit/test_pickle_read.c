@@ -514,7 +514,7 @@ END_TEST
 START_TEST(noise_is_refused_or_a_value)
 {
 	static const char ops[] = "(.0123FIJKLMNPQRSTUVXabcdeghijlopqrstu}])"
-	                          "B\x80\x81\x85\x86\x87\x88\x89\x8a\x8c\x8f\x90\x91\x92\x93\x94";
+				  "B\x80\x81\x85\x86\x87\x88\x89\x8a\x8c\x8f\x90\x91\x92\x93\x94";
 	uint64_t seed = sf_test_seed("noise_is_refused_or_a_value");
 	int good_ones = 0;
 

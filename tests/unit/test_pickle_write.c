@@ -201,7 +201,7 @@ START_TEST(what_cannot_be_said_is_refused)
 		drop(&x);
 	}
 	static const char gone[] = "(X\x07\x00\x00\x00storagectorch\nFloatStorage\nX\x04\x00\x00"
-	                           "\x00goneX\x03\x00\x00\x00"
+				   "\x00goneX\x03\x00\x00\x00"
 				   "cpuK\x09tQ.";
 	struct written x = rewrite(gone, sizeof(gone) - 1, 1);
 	ck_assert_int_eq(x.r, -ENOENT); /* the callback's own */

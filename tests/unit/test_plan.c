@@ -1,6 +1,5 @@
 #include "config.h"
 
-
 #include "base/mem.h"
 #include "ckpt/ckpt_order.h"
 #include "read/plan.h"

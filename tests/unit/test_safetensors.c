@@ -25,10 +25,10 @@ START_TEST(a_header_of_the_official_writer_is_read)
 	static const char json[] =
 		"{\"__metadata__\":{\"format\":\"pt\",\"DCP_SHARDING_INFO\":\"{\\\"a\\\": 1}\"},"
 		"\"é\\\"\\u00e9\\ud83d\\ude00\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":["
-	        "0,8]},"
+		"0,8]},"
 		"\"f4\":{\"dtype\":\"F4\",\"shape\":[2,8],\"data_offsets\":[8,16]},"
 		"\"s\":{\"shape\":[],\"data_offsets\":[16,18],\"more\":[{\"x\":[1.5e3,null,{}]},"
-	        "true,[]],\"dtype\":\"BF16\"},"
+		"true,[]],\"dtype\":\"BF16\"},"
 		"\"0\":{\"dtype\":\"F32\",\"shape\":[3,0],\"data_offsets\":[18,18]}}   ";
 	struct sf_arena arena = { 0 };
 	struct sf_error err = SF_ERROR_INIT;

@@ -328,9 +328,8 @@ static const struct {
 	P("\x80\4\x8c\x0ctorch._utils\x8c\x12_rebuild_tensor_v2\x93(" FLOATS(
 		  "\4") "K\0K\4\x85K\1\x85\x89" ORDERED "tR.",
 	  0, SF_FLOAT32, 4),
-	P("\x80\2ctorch._utils\n_rebuild_qtensor\n(" FLOATS(
-		  "\4") "K\0K\4\x85K\1\x85NtR.",
-	  0, SF_FLOAT32, 4),
+	P("\x80\2ctorch._utils\n_rebuild_qtensor\n(" FLOATS("\4") "K\0K\4\x85K\1\x85NtR.", 0,
+	  SF_FLOAT32, 4),
 	P("\x80\2ctorch._utils\n_rebuild_qtensor\n(NtR.", -EBADMSG),
 	P("\x80\2ctorch._utils\n_rebuild_sparse_tensor\n(NtR.", -ENOTSUP),
 	P("\x80\2N.", -ENOTSUP),
