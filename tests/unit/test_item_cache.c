@@ -224,7 +224,7 @@ END_TEST
 /* Behind one that takes its time, more than the stack has room for if each began the next. */
 START_TEST(thousands_that_fail_at_once_do_not_nest)
 {
-	enum { BAD = 50000 };
+	enum { BAD = 20000 };
 	struct sf_item_cache *c;
 	struct wait first, *x = calloc(BAD, sizeof(*x));
 
