@@ -43,6 +43,14 @@ for o in $(sed -nE 's/^\.(Fl|It Fl|Op Fl)( .)? ?,? ?-([a-z][a-z-]+).*/\3/p' "$ma
 	echo "$all" | tr ' ' '\n' | grep -qx -- "$o" || [ "$o" = help ] || complain "$man: --$o is no option of any verb"
 done
 
+# shardfuse.h(3) has the functions that shardfuse.h exports, and no others
+manual=$top/docs/man/shardfuse.h.3
+exported=$(tr '\n' ' ' <"$top/src/shardfuse.h" | grep -oE 'SHARDFUSE_API [a-z0-9_ *]*\(' | grep -oE 'shardfuse_[a-z_]+\(' | tr -d '(' | sort -u)
+[ -n "$exported" ] || complain "no functions in src/shardfuse.h"
+described=$(sed -nE 's/^\.F[no] (shardfuse_[a-z_]+).*/\1/p' "$manual" | sort -u)
+[ "$exported" = "$described" ] ||
+	complain "$manual: these functions stand in it or in the header alone:" $(printf '%s\n' "$exported" "$described" | sort | uniq -u)
+
 if [ $bad = 0 ]; then
 	echo "1 passed, 0 failed, 0 skipped"
 else

@@ -5,16 +5,19 @@ dist_zshcompletion_DATA = %D%/completions/_shardfuse
 dist_fishcompletion_DATA = %D%/completions/shardfuse.fish
 
 # `mount -t shardfuse` looks for mount.shardfuse; `mount -t fuse.shardfuse` needs only the program in PATH.
+# The link is relative (../bin/shardfuse), so that it also holds below a DESTDIR and in an image.
 install-exec-hook:
 	$(MKDIR_P) '$(DESTDIR)$(sbindir)'
-	cd '$(DESTDIR)$(sbindir)' && rm -f mount.shardfuse && $(LN_S) '$(bindir)/shardfuse' mount.shardfuse
+	cd '$(DESTDIR)$(sbindir)' && rm -f mount.shardfuse && to='$(bindir)/shardfuse' above='$(sbindir)' up= && \
+	until case $$to in "$$above"/*) :;; *) false;; esac; do above=$${above%/*} up=../$$up; done && \
+	$(LN_S) "$$up$${to#"$$above"/}" mount.shardfuse
 uninstall-hook:
 	rm -f '$(DESTDIR)$(sbindir)/mount.shardfuse'
 
 # Headers, test data, scripts, documentation: whatever git would commit, or, from a tarball, whatever is there.
 DIST_FOLDERS = src fuse tests contrib docs m4 .ci
 dist-hook:
-	cd '$(srcdir)' && here=$$(ls -d $(DIST_FOLDERS) README.md 2>/dev/null); \
+	cd '$(srcdir)' && here=$$(ls -d $(DIST_FOLDERS) 2>/dev/null); \
 	if test -e .git; then git -c core.quotepath=off ls-files -co --exclude-standard $$here; \
 	else find $$here ! -type d; fi | \
 	while read -r f; do test ! -f "$$f" -a ! -h "$$f" || printf '%s\n' "$$f"; done | \

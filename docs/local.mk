@@ -1,3 +1,14 @@
-# Man pages are listed as they are written; the rest of docs/ goes into the tarball whole (contrib/local.mk).
+# Man pages and documents are listed as they are written. Documents keep their places below docdir, so that links in README.md hold.
 dist_man_MANS += \
-	%D%/man/shardfuse.1
+	%D%/man/mount.shardfuse.8 \
+	%D%/man/shardfuse.1 \
+	%D%/man/shardfuse.h.3
+
+docsdir = $(docdir)/docs
+dist_docs_DATA = \
+	%D%/architecture.md \
+	%D%/benchmarks.md \
+	%D%/semantics.md
+docsformatsdir = $(docdir)/docs/formats
+dist_docsformats_DATA = \
+	%D%/formats/dcp.md
