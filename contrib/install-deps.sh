@@ -1,13 +1,18 @@
 #!/bin/sh
-# Installs what building needs; with the word `tests`, what contrib/check needs besides. Nothing when all is there.
+# Installs what building needs; with the word `demo` or `tests`, what contrib/demo or contrib/check needs besides. Says in one
+# line what it installs, and nothing when all is there. apt's own words go to a log that is shown when it fails.
 set -eu
 
-build='build-essential autoconf automake libtool pkg-config libcjson-dev zlib1g-dev libssl-dev libzstd-dev libdeflate-dev libfuse3-dev fuse3 check'
+build='build-essential autoconf automake libtool pkg-config libcjson-dev libssl-dev libzstd-dev libdeflate-dev libfuse3-dev fuse3 check'
+demo='python3 python3-numpy'
 tests='python3 python3-venv'
-fedora='gcc make autoconf automake libtool pkgconf cjson-devel zlib-devel openssl-devel libzstd-devel libdeflate-devel fuse3-devel fuse3 check-devel python3'
+fedora='gcc make autoconf automake libtool pkgconf cjson-devel openssl-devel libzstd-devel libdeflate-devel fuse3-devel fuse3 check-devel python3'
 
 want=$build
-[ "${1-}" = tests ] && want="$build $tests"
+case ${1-} in
+demo) want="$build $demo" ;;
+tests) want="$build $tests" ;;
+esac
 
 if ! command -v apt-get >/dev/null 2>&1; then
 	echo "$0: no apt-get here; the names on Fedora are:" >&2
@@ -30,7 +35,14 @@ if [ "$(id -u)" != 0 ]; then
 	}
 	sudo=sudo
 fi
-echo "\$ ${sudo:+$sudo }apt-get install$missing"
-$sudo apt-get update -qq
 # shellcheck disable=SC2086
-$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y --no-install-recommends $missing
+set -- $missing
+[ $# = 1 ] && noun=package || noun=packages
+echo "installing $# $noun with ${sudo:+$sudo }apt-get:$missing"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+if ! { $sudo apt-get update -qq && $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"; } >"$log" 2>&1; then
+	cat "$log" >&2
+	echo "$0: apt-get failed; is there a network?" >&2
+	exit 1
+fi
