@@ -28,12 +28,29 @@ static void log_syslog(void *arg, enum sf_log_level level, const char *line)
 	syslog(priority[level], "%s", line);
 }
 
+/* Closes what is above stderr, but for two descriptors, which keep their numbers; @b may be -1. */
+static void close_all_but(int a, int b)
+{
+	const int lo = SF_MIN(a, b), hi = SF_MAX(a, b);
+	unsigned from = STDERR_FILENO + 1;
+
+	for (int i = 0; i < 2; i++) {
+		const int kept = i ? hi : lo;
+		if (kept < (int)from)
+			continue;
+		if (kept > (int)from)
+			close_range(from, (unsigned)kept - 1, 0);
+		from = (unsigned)kept + 1;
+	}
+	close_range(from, ~0U, 0);
+}
+
 /*
- * Fork before any thread, any library state, any file: what the child makes is the child's. The
- * parent waits for the byte, so it exits 0 only when the mount answers, and with the child's code
- * when it failed. Returns in the child.
+ * Fork before any thread, any library state: what the child makes is the child's. @trace_fd, the
+ * one file that is open already, stays. The parent waits for the byte, so it exits 0 only when the
+ * mount answers, and with the child's code when it failed. Returns in the child.
  */
-static int go_to_background(struct daemon *d, int failed_code)
+static int go_to_background(struct daemon *d, int trace_fd, int failed_code)
 {
 	int fd[2], status = 0;
 	char byte;
@@ -45,11 +62,9 @@ static int go_to_background(struct daemon *d, int failed_code)
 		return -errno;
 	if (pid == 0) {
 		/* what else was inherited may be a lock or a pipe somebody waits for the end of */
-		if (fd[1] != 3 && dup3(fd[1], 3, O_CLOEXEC) < 0)
-			_exit(failed_code);
-		close_range(4, ~0U, 0);
+		close_all_but(fd[1], trace_fd);
 		setsid();
-		d->ready_fd = 3;
+		d->ready_fd = fd[1];
 		return 0;
 	}
 	close(fd[1]);
@@ -125,7 +140,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	if (r < 0)
 		return r;
 	if (!o->foreground) {
-		r = go_to_background(&d, failed_code);
+		r = go_to_background(&d, common->trace_fd, failed_code);
 		if (r < 0)
 			return sf_fail(err, r, "cannot go into the background: %s", strerror(-r));
 	}
