@@ -54,6 +54,7 @@ TESTS_FORMAT = \
 	%D%/format/test_format_dcp
 
 TESTS_FAULT = \
+	%D%/fault/test_load_faults \
 	%D%/fault/test_reader_faults
 
 # the n-th allocation fails

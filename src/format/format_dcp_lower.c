@@ -182,15 +182,34 @@ static int lower_places(struct lower *l)
 	return r;
 }
 
+/* *ret is NULL where there is nothing to look at: the file is gone, or no plain one. */
 static int open_place(struct lower *l, uint32_t i, struct sf_source **ret)
 {
+	struct sf_error why = SF_ERROR_INIT;
 	int r = set_file(l, i);
 
-	if (r < 0)
+	*ret = NULL;
+	if (r < 0 || !dcp_listed(l->src->files, l->src->nfiles, (const char *)l->file.at))
 		return r;
-	if (!dcp_listed(l->src->files, l->src->nfiles, (const char *)l->file.at))
-		return -ENOENT;
-	return l->src->store->ops->open(l->src->store, (const char *)l->file.at, NULL, ret, NULL);
+	r = l->src->store->ops->open(l->src->store, (const char *)l->file.at, NULL, ret, &why);
+	if (r == -ENOENT || r == -EBADMSG)
+		return 0;
+	return r < 0 ? sf_fail(l->err, r, "dcp: a look at an item: %s", why.msg) : 0;
+}
+
+/*
+ * Bytes of an item, for what they tell about its form. 0: they are there; 1: they cannot be had for
+ * good, a guess must do. Any other failure is the load's: what is not answered now may be at the
+ * next try, and a guess would stay until the next load.
+ */
+static int look(struct lower *l, struct sf_source *src, uint64_t off, void *buf, size_t len)
+{
+	struct sf_error why = SF_ERROR_INIT;
+	int r = sf_source_read(src, off, buf, len, SF_FETCH_HEADER, &why);
+
+	if (r == -ENOENT || r == -EBADMSG)
+		return 1;
+	return r < 0 ? sf_fail(l->err, r, "dcp: a look at an item: %s", why.msg) : 0;
 }
 
 /*
@@ -199,35 +218,37 @@ static int open_place(struct lower *l, uint32_t i, struct sf_source **ret)
  * them: no content size and a window of 2 MiB, or a content size of 0. Cost: reads 9 bytes a
  * tensor.
  */
-static void decide_zstd(struct lower *l, uint32_t i, uint64_t off)
+static int decide_zstd(struct lower *l, uint32_t i, uint64_t off)
 {
 	static const uint8_t empty[2][9] = { { 0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58, 1, 0, 0 },
 		                             { 0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x00, 1, 0, 0 } };
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	uint8_t text[910 * sizeof(empty[0])];
 	uint64_t at = off;
+	int r = open_place(l, i, &src);
 
 	l->place[i].verdict = TORCH;
-	if (open_place(l, i, &src) < 0)
-		return;
+	if (r < 0 || !src)
+		return r;
 	for (;;) {
 		size_t n = 0,
 		       len = at < src->size ? (size_t)SF_MIN(src->size - at, sizeof(text)) : 0;
-		if (!len || sf_source_read(src, at, text, len, SF_FETCH_HEADER, NULL) < 0)
-			return;
+		r = len ? look(l, src, at, text, len) : 1;
+		if (r)
+			return r < 0 ? r : 0;
 		while (len - n >= sizeof(empty[0]) &&
 		       (memcmp(text + n, empty[0], sizeof(empty[0])) == 0 ||
 		        memcmp(text + n, empty[1], sizeof(empty[0])) == 0))
 			n += sizeof(empty[0]);
 		at += n;
 		if ((at - off) / sizeof(empty[0]) > l->m->item.n)
-			return; /* more than there are tensors */
+			return 0; /* more than there are tensors */
 		if (n < sizeof(text)) {
 			if (at > off && len - n > 8 && text[n + 8] == '{') {
 				l->place[i].verdict = SAFETENSORS;
 				l->place[i].blob_off = at;
 			}
-			return;
+			return 0;
 		}
 	}
 }
@@ -237,18 +258,19 @@ static void decide_zstd(struct lower *l, uint32_t i, uint64_t off)
  * exactly the payload's length is no archive, unless a writer other than torch's stored a broadcast
  * tensor: then the bytes there tell.
  */
-static void decide(struct lower *l, uint32_t i, uint64_t off)
+static int decide(struct lower *l, uint32_t i, uint64_t off)
 {
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	uint8_t head[9];
+	int r = open_place(l, i, &src);
 
 	l->place[i].verdict = SAFETENSORS;
-	if (open_place(l, i, &src) < 0 || src->size < sizeof(head) ||
-	    off > src->size - sizeof(head) ||
-	    sf_source_read(src, off, head, sizeof(head), SF_FETCH_HEADER, NULL) < 0)
-		return;
-	if (memcmp(head, "PK\3\4", 4) == 0 || head[8] != '{')
+	if (r < 0 || !src || src->size < sizeof(head) || off > src->size - sizeof(head))
+		return r;
+	r = look(l, src, off, head, sizeof(head));
+	if (r == 0 && (memcmp(head, "PK\3\4", 4) == 0 || head[8] != '{'))
 		l->place[i].verdict = TORCH;
+	return r < 0 ? r : 0;
 }
 
 /* Where and in which form the item lies. *ret_off: its place's, which differs for a blob behind
@@ -258,6 +280,7 @@ static int item_place(struct lower *l, const struct dcp_item *item, uint64_t pay
 {
 	struct place *p = &l->place[item->place];
 	uint32_t transform = l->m->place.at[item->place].transform;
+	int r;
 
 	*ret = p->torch;
 	*ret_off = item->off;
@@ -267,14 +290,17 @@ static int item_place(struct lower *l, const struct dcp_item *item, uint64_t pay
 	}
 	if (item->len != payload || (transform != DCP_PLAIN && transform != DCP_ZSTD))
 		return 0;
-	if (p->verdict == UNKNOWN && payload)
-		(transform == DCP_ZSTD ? decide_zstd : decide)(l, item->place, item->off);
+	if (p->verdict == UNKNOWN && payload) {
+		r = (transform == DCP_ZSTD ? decide_zstd : decide)(l, item->place, item->off);
+		if (r < 0)
+			return r;
+	}
 	if (p->verdict != SAFETENSORS)
 		return 0;
 	if (transform == DCP_ZSTD)
 		*ret_off = p->blob_off;
 	if (p->blob == SF_NONE) {
-		int r = set_file(l, item->place);
+		r = set_file(l, item->place);
 		if (r >= 0)
 			r = make_place(l, item->place, SF_ITEM_ST_BLOB, &p->blob);
 		if (r < 0)
