@@ -1,6 +1,6 @@
 #!/bin/sh
-# The man page and the completions against the program: every option of every verb's --help has its place in shardfuse.1, and every
-# option that shardfuse.1 shows with dashes is one. Run by make check; SHARDFUSE is the program, SF_SRCDIR the tree.
+# The documents against the program: every option of every verb's --help has its place in shardfuse.1, and every option that
+# shardfuse.1 shows with dashes is one; shardfuse.h(3) has the header's functions; links between documents lead somewhere. Run by make check; SHARDFUSE is the program, SF_SRCDIR the tree.
 set -u
 program=${SHARDFUSE:-./shardfuse}
 top=${SF_SRCDIR:-$(dirname "$0")/..}
@@ -50,6 +50,13 @@ exported=$(tr '\n' ' ' <"$top/src/shardfuse.h" | grep -oE 'SHARDFUSE_API [a-z0-9
 described=$(sed -nE 's/^\.F[no] (shardfuse_[a-z_]+).*/\1/p' "$manual" | sort -u)
 [ "$exported" = "$described" ] ||
 	complain "$manual: these functions stand in it or in the header alone:" $(printf '%s\n' "$exported" "$described" | sort | uniq -u)
+
+# links between documents lead to files
+for doc in "$top"/*.md "$top"/docs/*.md "$top"/docs/*/*.md; do
+	for link in $(grep -oE '\]\([^):# ]+' "$doc" | cut -c3-); do
+		[ -e "$(dirname "$doc")/$link" ] || complain "$doc: no file for the link $link"
+	done
+done
 
 if [ $bad = 0 ]; then
 	echo "1 passed, 0 failed, 0 skipped"

@@ -8,6 +8,7 @@ docsdir = $(docdir)/docs
 dist_docs_DATA = \
 	%D%/architecture.md \
 	%D%/benchmarks.md \
+	%D%/faq.md \
 	%D%/semantics.md
 docsformatsdir = $(docdir)/docs/formats
 dist_docsformats_DATA = \
