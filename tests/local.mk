@@ -51,7 +51,8 @@ TESTS_UNIT = \
 
 TESTS_FORMAT = \
 	%D%/format/test_dcp_meta \
-	%D%/format/test_format_dcp
+	%D%/format/test_format_dcp \
+	%D%/format/test_roles
 
 TESTS_FAULT = \
 	%D%/fault/test_load_faults \
@@ -147,4 +148,4 @@ endif
 
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
-EXTRA_DIST += %D%/lib/sf_fake_ckpt.h
+EXTRA_DIST += %D%/lib/sf_fake_ckpt.h %D%/lib/load.h

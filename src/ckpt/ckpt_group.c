@@ -48,7 +48,15 @@ static bool same_elem(const struct sf_path_elem *a, const struct sf_path_elem *b
 	return a->len == b->len && a->is_int == b->is_int && memcmp(a->s, b->s, a->len) == 0;
 }
 
-/* Does one root container hold all tensors, with a model or an optimizer right below it? */
+/* States of random number generators, which Composer puts beside the container of everything else.
+ */
+static bool is_rng(const struct sf_path_elem *e)
+{
+	return !e->is_int && e->len == 3 && memcmp(e->s, "rng", 3) == 0;
+}
+
+/* Does one root container hold all tensors (but those of `rng`), with a model or an optimizer right
+ * below it? */
 static void look_for_root(struct grouping *g, const struct sf_key *key, const uint32_t *chosen)
 {
 	const struct sf_path_elem *root = NULL;
@@ -56,7 +64,11 @@ static void look_for_root(struct grouping *g, const struct sf_key *key, const ui
 	for (uint32_t i = 0; i < g->ckpt->nkeys; i++) {
 		if (key[i].tensor == SF_NONE || (chosen && chosen[i] != SF_NONE))
 			continue;
-		if (key[i].npath < 2 || (root && !same_elem(root, key[i].path)))
+		if (key[i].npath < 2)
+			return;
+		if (is_rng(key[i].path))
+			continue;
+		if (root && !same_elem(root, key[i].path))
 			return;
 		root = key[i].path;
 	}

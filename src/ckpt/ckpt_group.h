@@ -23,10 +23,11 @@ enum sf_role sf_role_by_name(const char *name, size_t len);
  *
  * By default from the paths (Source: PyTorch's planner data, formats/dcp.md 3.4): the first element
  * of a path of two or more, else the unnamed group; one level deeper when one root container holds
- * all tensors and has a child with the name of a model or an optimizer. What lies beside such
- * children (root.step) forms the group of the root container. The unnamed group is the model unless
- * it has no tensor while others have, or a named model has tensors: then it is what lies beside it
- * (step, epoch), SF_ROLE_OTHER. Groups are told apart by name and strip. Errors: -ENOMEM.
+ * all tensors, those of a container `rng` aside (Composer's state and rng), and has a child with
+ * the name of a model or an optimizer. What lies beside such children (root.step) forms the group
+ * of the root container. The unnamed group is the model unless it has no tensor while others have,
+ * or a named model has tensors: then it is what lies beside it (step, epoch), SF_ROLE_OTHER. Groups
+ * are told apart by name and strip. Errors: -ENOMEM.
  */
 int sf_group_keys(struct sf_ckpt *ckpt, struct sf_key *key, const struct sf_group_choice *choice,
                   size_t nchoices, struct sf_error *err);

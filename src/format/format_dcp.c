@@ -145,6 +145,22 @@ uint32_t dcp_count_ranks(const struct dcp_meta *m)
 	return (uint32_t)(max + 1);
 }
 
+/* Composer: ep0-ba2, of which the second number counts batches. */
+static int64_t composer_step(const char *at, const char *end)
+{
+	int64_t step = 0;
+
+	if (end - at < 7 || memcmp(at, "ep", 2) != 0)
+		return -1;
+	for (at += 2; at < end && *at >= '0' && *at <= '9'; at++)
+		;
+	if (end - at < 4 || end - at > 21 || memcmp(at, "-ba", 3) != 0)
+		return -1;
+	for (at += 3; at < end && *at >= '0' && *at <= '9'; at++)
+		step = step * 10 + (*at - '0');
+	return at == end ? step : -1;
+}
+
 /* A number behind "step", "checkpoint-" and the like in the last two components of the source's
  * name. */
 int64_t dcp_step_of(const char *source)
@@ -159,6 +175,8 @@ int64_t dcp_step_of(const char *source)
 			end--;
 		for (at = end; at > source && at[-1] != '/';)
 			at--;
+		if (composer_step(at, end) >= 0)
+			return composer_step(at, end);
 		for (size_t w = 0; w < SF_ARRAY_LEN(words); w++) {
 			size_t n = strlen(words[w]);
 			int64_t step = 0;

@@ -492,23 +492,24 @@ def groups(ckpt):
     if paths is None:
         return {"": ("model", keys, 0)}
     is_tensor = lambda k: hasattr(md.state_dict_metadata[k], "size")
-    roots = {paths[k][0] for k in keys if is_tensor(k)}
-    level = 0
+    roots = {paths[k][0] for k in keys if is_tensor(k) and (len(paths[k]) == 1 or paths[k][0] != "rng")}
+    root = None
     if len(roots) == 1:
-        root = next(iter(roots))
-        below = {paths[k][1] for k in keys if paths[k][0] == root and len(paths[k]) > 2}
+        one = next(iter(roots))
+        below = {paths[k][1] for k in keys if paths[k][0] == one and len(paths[k]) > 2}
         if all(len(paths[k]) > 1 for k in keys if is_tensor(k)) and below & {*MODEL_NAMES, *OPTIM_NAMES}:
-            level = 1
-    out = {}
+            root = one
+    out, strips = {}, {}
     for k in keys:
         p = paths[k]
-        in_root = level == 0 or p[0] in roots
-        g = str(p[level]) if in_root and len(p) >= level + 2 else ""
+        level = 1 if p[0] == root and len(p) > 2 else 0
+        g = str(p[level]) if len(p) > 1 else ""
         out.setdefault(g, []).append(k)
+        strips[g] = level + 1 if len(p) > 1 else 0
     some = lambda g: any(map(is_tensor, out[g]))
     named = any(g in MODEL_NAMES and some(g) for g in out) or "" in out and not some("") and any(map(some, out))
     role = lambda g: "model" if g in MODEL_NAMES or g == "" and not named else "optim" if g in OPTIM_NAMES else "other"
-    return {g: (role(g), ks, level + 1 if g else 0) for g, ks in out.items()}
+    return {g: (role(g), ks, strips[g]) for g, ks in out.items()}
 
 
 def st_header(path):

@@ -173,8 +173,11 @@ def below(v, group, gs):
     if strip == 0:
         outside = {g for g, (_, _, s) in gs.items() if s}
         return {k: x for k, x in v.items() if k not in outside}
-    roots = next(iter(v)) if strip == 2 else None
-    return v[roots][group] if strip == 2 else v[group]
+    nested = {g for g, (_, _, s) in gs.items() if s == 2}
+    if strip == 2:
+        return next(x for x in v.values() if isinstance(x, dict) and group in x)[group]
+    x = v[group]  # of the root with groups below it: what is left beside them
+    return {k: y for k, y in x.items() if k not in nested} if isinstance(x, dict) else x
 
 
 def test_groups(case, m, ckpt, exp, T):

@@ -101,6 +101,13 @@ static const struct {
 	  "model:M:2:1:0:4 optim:O:2:1:1:4 app:-:1:0:1:0 :-:0:0:1:0" },
 	{ { "T state/ema/w", "T state/optimizers/Adam/w", "O rng/#0/x" },
 	  "ema:-:2:1:0:4 optimizers:O:2:1:0:4 rng:-:1:0:1:0" },
+	/* Composer: everything in state, but for random number generators; a root rng alone is no
+	   sign */
+	{ { "T state/model/a.w", "T state/optimizers/AdamW/state/x", "O state/metadata/v/x",
+	    "T rng/#0/torch", "O state/run_name" },
+	  "model:M:2:1:0:4 optimizers:O:2:1:0:4 metadata:-:2:0:1:0 rng:-:1:1:0:4 "
+	  "state:-:1:0:1:0" },
+	{ { "T rng/model/w", "T rng/#0/w" }, "rng:-:1:2:0:8" },
 	/* not when a tensor lies outside it, when no child has such a name, or when that child is a
 	   leaf */
 	{ { "T app/model/w", "T other/w" }, "app:-:1:1:0:4 other:-:1:1:0:4" },
