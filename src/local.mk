@@ -29,6 +29,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/crc32_combine.c \
 	%D%/parse/dtype.c \
 	%D%/parse/dtype_cast.c \
+	%D%/parse/dtype_text.c \
 	%D%/parse/npy.c \
 	%D%/parse/pickle_build.c \
 	%D%/parse/pickle_check.c \
@@ -167,8 +168,10 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_ls.c \
 	%D%/cli/cmd_verify.c \
 	%D%/cli/expect.c \
+	%D%/cli/key_slice.c \
 	%D%/cli/out_list.c \
 	%D%/cli/text.c \
+	%D%/cli/values.c \
 	%D%/cli/verify_deep.c
 
 noinst_LTLIBRARIES += libsf.la

@@ -11,12 +11,14 @@ TESTS_UNIT = \
 	%D%/unit/test_copy_out \
 	%D%/unit/test_coalesce \
 	%D%/unit/test_dtype \
+	%D%/unit/test_dtype_text \
 	%D%/unit/test_error \
 	%D%/unit/test_expect \
 	%D%/unit/test_item_cache \
 	%D%/unit/test_json \
 	%D%/unit/test_library \
 	%D%/unit/test_key_match \
+	%D%/unit/test_key_slice \
 	%D%/unit/test_layout \
 	%D%/unit/test_log \
 	%D%/unit/test_map \
@@ -38,6 +40,7 @@ TESTS_UNIT = \
 	%D%/unit/test_torch_item \
 	%D%/unit/test_tree \
 	%D%/unit/test_value_json \
+	%D%/unit/test_values \
 	%D%/unit/test_vfile \
 	%D%/unit/test_view_hf \
 	%D%/unit/test_view_json \
