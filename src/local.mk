@@ -107,6 +107,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/catalog_group.c \
 	%D%/view/catalog_map.c \
 	%D%/view/counters.c \
+	%D%/view/damage.c \
 	%D%/view/entry_json.c \
 	%D%/view/entry_name.c \
 	%D%/view/hf_companions.c \
@@ -167,6 +168,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_keys.c \
 	%D%/cli/cmd_ls.c \
 	%D%/cli/cmd_verify.c \
+	%D%/cli/damage.c \
 	%D%/cli/expect.c \
 	%D%/cli/key_slice.c \
 	%D%/cli/out_list.c \

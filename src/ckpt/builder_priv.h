@@ -13,6 +13,7 @@
 struct sf_pending_warning {
 	uint32_t key;         /* SF_NONE: see name */
 	const char *key_name; /* looked up when all keys are known; NULL: of the whole checkpoint */
+	uint32_t file;        /* SF_NONE: of no file as such */
 	const char *code, *text;
 };
 
@@ -60,6 +61,9 @@ int sf_builder_close(struct sf_ckpt_builder *b, struct sf_error *err); /* the op
 /* A warning of key @key (SF_NONE: none); over SF_WARNINGS_MAX only counted. */
 int sf_builder_warn_key(struct sf_ckpt_builder *b, uint32_t key, const char *code,
                         const char *text);
+/* The same of a file as such. */
+int sf_builder_warn_file(struct sf_ckpt_builder *b, uint32_t file, const char *code,
+                         const char *text);
 int sf_builder_no_memory(struct sf_error *err, const struct sf_ckpt_builder *b);
 /* A new key: its name is copied, k's other fields taken. */
 int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, struct sf_key k,

@@ -114,6 +114,7 @@ struct sf_warning {
 	uint32_t key;     /* SF_NONE: of the whole checkpoint */
 	const char *code; /* "hole", "overlap", "missing-file", "truncated-file", "missing-item", … stable words for scripts */
 	const char *text;
+	uint32_t file;    /* ckpt->file[] when the warning is of that file as such, not of a key in it; else SF_NONE */
 };
 
 /* A stored file. names are relative to the source, checked (sf_path_check). */

@@ -319,8 +319,15 @@ static int add_warning(struct sf_ckpt_builder *b, struct sf_pending_warning w)
 
 int sf_builder_warn_key(struct sf_ckpt_builder *b, uint32_t key, const char *code, const char *text)
 {
-	return add_warning(b,
-	                   (struct sf_pending_warning){ .key = key, .code = code, .text = text });
+	return add_warning(b, (struct sf_pending_warning){
+				      .key = key, .file = SF_NONE, .code = code, .text = text });
+}
+
+int sf_builder_warn_file(struct sf_ckpt_builder *b, uint32_t file, const char *code,
+                         const char *text)
+{
+	return add_warning(b, (struct sf_pending_warning){
+				      .key = SF_NONE, .file = file, .code = code, .text = text });
 }
 
 int sf_ckpt_builder_warn(struct sf_ckpt_builder *b, const char *key_or_null, const char *code,
@@ -334,6 +341,7 @@ int sf_ckpt_builder_warn(struct sf_ckpt_builder *b, const char *key_or_null, con
 	va_end(ap);
 	return add_warning(b, (struct sf_pending_warning){ .key = SF_NONE,
 	                                                   .key_name = key_or_null,
+	                                                   .file = SF_NONE,
 	                                                   .code = code,
 	                                                   .text = text.msg });
 }

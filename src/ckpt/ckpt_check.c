@@ -362,3 +362,44 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
 		         "%llu",
 		         c->file->name, (unsigned long long)c->file->info.size, o, l, end);
 }
+
+bool sf_check_chunk(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t i,
+                    struct sf_item_check *ret)
+{
+	bool raw = t->place[i] != SF_NONE && ckpt->place[t->place[i]].form == SF_ITEM_RAW;
+	uint64_t want = raw ? sf_chunk_part_len(t, i) * sf_dtype_info(t->dtype)->bytes : 0;
+
+	return sf_check_item(ckpt, t->place[i], t->off[i], t->len[i], want, ret) ||
+	       sf_chunk_empty(t, i);
+}
+
+unsigned sf_check_items(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
+                        struct sf_bad_items ret[SF_BAD_KINDS])
+{
+	unsigned n = 0, k;
+
+	for (uint32_t i = 0; i < t->nchunks; i++) {
+		struct sf_item_check c;
+
+		if (sf_check_chunk(ckpt, t, i, &c))
+			continue;
+		for (k = 0; k < n && strcmp(ret[k].c.code, c.code) != 0; k++)
+			;
+		if (k == n)
+			ret[n++] = (struct sf_bad_items){ .c = c, .chunk = i };
+		ret[k].n++;
+	}
+	return n;
+}
+
+void sf_check_items_text(const struct sf_tensor *t, const struct sf_bad_items *bad,
+                         char text[SF_BAD_TEXT])
+{
+	char item[SF_ERROR_MAX], more[48] = "";
+	uint32_t i = bad->chunk;
+
+	sf_check_item_text(&bad->c, t->off[i], t->len[i], item);
+	if (bad->n > 1)
+		snprintf(more, sizeof(more), " (and %u chunks more)", bad->n - 1);
+	snprintf(text, SF_BAD_TEXT, "chunk %u: %s%s", i, item, more);
+}

@@ -44,4 +44,20 @@ bool sf_check_item(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uin
 void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t len,
                         char text[SF_ERROR_MAX]);
 
+/* One kind of damage among the items of a tensor. */
+struct sf_bad_items {
+	struct sf_item_check c; /* of the first chunk that has it */
+	uint32_t chunk, n;      /* that chunk; how many chunks */
+};
+#define SF_BAD_KINDS 4 /* codes of sf_check_item */
+#define SF_BAD_TEXT (SF_ERROR_MAX + 64)
+/* Is chunk @i's item whole? One of an empty chunk is: it is never read. */
+bool sf_check_chunk(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t i,
+                    struct sf_item_check *ret);
+/* The items of all chunks, a kind of damage once: how many kinds. */
+unsigned sf_check_items(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
+                        struct sf_bad_items ret[SF_BAD_KINDS]);
+void sf_check_items_text(const struct sf_tensor *t, const struct sf_bad_items *bad,
+                         char text[SF_BAD_TEXT]);
+
 #endif

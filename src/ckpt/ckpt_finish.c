@@ -41,7 +41,7 @@ static int resolve_files(struct sf_ckpt_builder *b, struct sf_error *err)
 			f->missing = true;
 			snprintf(text, sizeof(text),
 			         "file '%s' is named by metadata but is not there", f->name);
-			if (sf_builder_warn_key(b, SF_NONE, "missing-file", text) < 0)
+			if (sf_builder_warn_file(b, (uint32_t)i, "missing-file", text) < 0)
 				return sf_builder_no_memory(err, b);
 		} else {
 			f->info.size = UINT64_MAX; /* nobody looked */
@@ -170,40 +170,14 @@ static int finish_cover(struct sf_ckpt_builder *b, struct sf_tensor *t, uint64_t
 /* Items of one tensor; a kind of damage is told once, with the first chunk that has it. */
 static int finish_items(struct sf_ckpt_builder *b, struct sf_tensor *t)
 {
-	const struct sf_ckpt *ckpt = b->ckpt;
-	uint64_t elem = sf_dtype_info(t->dtype)->bytes;
-	struct {
-		struct sf_item_check c;
-		uint32_t chunk, n;
-	} bad[4];
-	unsigned nbad = 0, k;
+	struct sf_bad_items bad[SF_BAD_KINDS];
+	unsigned n = sf_check_items(b->ckpt, t, bad);
 
-	for (uint32_t i = 0; i < t->nchunks; i++) {
-		bool raw = t->place[i] != SF_NONE && ckpt->place[t->place[i]].form == SF_ITEM_RAW;
-		struct sf_item_check c;
-
-		if (sf_check_item(ckpt, t->place[i], t->off[i], t->len[i],
-		                  raw ? sf_chunk_part_len(t, i) * elem : 0, &c) ||
-		    sf_chunk_empty(t, i))
-			continue; /* an empty chunk's item is never read */
-		for (k = 0; k < nbad && strcmp(bad[k].c.code, c.code) != 0; k++)
-			;
-		if (k == nbad && nbad < SF_ARRAY_LEN(bad)) {
-			bad[nbad].c = c;
-			bad[nbad].chunk = i;
-			bad[nbad++].n = 0;
-		}
-		bad[k].n++;
-	}
-	for (k = 0; k < nbad; k++) {
-		char item[SF_ERROR_MAX], text[SF_ERROR_MAX + 64], more[48] = "";
-		uint32_t i = bad[k].chunk;
+	for (unsigned k = 0; k < n; k++) {
+		char text[SF_BAD_TEXT];
 
 		t->flags |= SF_TENSOR_DAMAGED;
-		sf_check_item_text(&bad[k].c, t->off[i], t->len[i], item);
-		if (bad[k].n > 1)
-			snprintf(more, sizeof(more), " (and %u chunks more)", bad[k].n - 1);
-		snprintf(text, sizeof(text), "chunk %u: %s%s", i, item, more);
+		sf_check_items_text(t, &bad[k], text);
 		if (sf_builder_warn_key(b, t->key, bad[k].c.code, text) < 0)
 			return -ENOMEM;
 	}
@@ -273,6 +247,7 @@ static int keep_warnings(struct sf_ckpt_builder *b)
 		w->code = from->code;
 		w->text = from->text;
 		w->key = from->key;
+		w->file = from->file;
 		if (from->key_name)
 			w->key = sf_builder_key(b, from->key_name, strlen(from->key_name));
 	}
@@ -280,7 +255,7 @@ static int keep_warnings(struct sf_ckpt_builder *b)
 		return 0;
 	snprintf(text, sizeof(text), "%llu more warnings are not shown",
 	         (unsigned long long)b->more_warnings);
-	w->key = SF_NONE;
+	w->key = w->file = SF_NONE;
 	w->code = "more";
 	w->text = sf_arena_strdup(&b->ckpt->arena, text, strlen(text));
 	return w->text ? 0 : -ENOMEM;

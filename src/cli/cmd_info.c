@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include "cli/cli.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "cli/damage.h"
 #include "cli/text.h"
 #include "parse/pickle_write.h"
 #include "view/entry_json.h"
@@ -195,27 +195,37 @@ static void print_views(const struct sf_session *s)
 	free(f.entry_of);
 }
 
+static void print_damage(const struct sf_catalog *c)
+{
+	enum { LINES = 10 };
+	struct sf_damage_list l;
+
+	if (sf_damage_fold(c, &l) < 0)
+		printf("warnings\n  out of memory\n");
+	else if (l.n) {
+		printf("warnings\n");
+		sf_put_damage(stdout, c, &l, "  ", LINES);
+	}
+	sf_damage_release(&l);
+}
+
 static void print_whole(const struct sf_session *s)
 {
 	const struct sf_ckpt *k = s->ckpt;
 	const struct sf_catalog *c = s->catalog;
 	uint64_t bytes = 0, stored = 0;
-	char a[32], b[32], when[40] = "";
-	time_t t = (time_t)(k->mtime_ns / 1000000000);
-	struct tm tm;
+	char a[32], b[32], when[40];
 
 	for (uint32_t i = 0; i < c->n; i++)
 		if (c->entry[i].tensor != SF_NONE)
 			bytes += k->tensor[c->entry[i].tensor].bytes;
 	for (uint32_t i = 0; i < k->nfiles; i++)
 		stored += k->file[i].missing ? 0 : k->file[i].info.size;
-	if (localtime_r(&t, &tm))
-		strftime(when, sizeof(when), "%Y-%m-%d %H:%M:%S", &tm);
 	printf("source      ");
 	sf_put_name(stdout, k->source, strlen(k->source));
 	printf("\nformat      %s%s%s\n", k->format, k->writer ? ", written by " : "",
 	       k->writer ? k->writer : "");
-	printf("committed   %s\n", when);
+	printf("committed   %s\n", sf_time_text(k->mtime_ns, when));
 	if (k->step >= 0)
 		printf("step        %" PRId64 "\n", k->step);
 	if (k->ranks)
@@ -233,15 +243,11 @@ static void print_whole(const struct sf_session *s)
 			sf_put_name(stdout, of->name, of->len);
 		else
 			printf("(unnamed)");
-		printf("  role %s, %" PRIu32 " tensors, %" PRIu32 " objects, %s\n", roles[of->role],
-		       of->ntensors, of->nobjects, sf_human_size(of->bytes, a));
+		printf("  role %s, %" PRIu32 " tensor%s, %" PRIu32 " object%s, %s\n",
+		       roles[of->role], of->ntensors, sf_plural(of->ntensors), of->nobjects,
+		       sf_plural(of->nobjects), sf_human_size(of->bytes, a));
 	}
-	for (uint32_t i = 0; i < k->nwarnings; i++) {
-		const struct sf_warning *w = &k->warning[i];
-		printf("%s%s: ", i ? "" : "warnings\n  ", w->code);
-		sf_put_name(stdout, w->text, strlen(w->text));
-		printf("\n%s", i + 1 < k->nwarnings ? "  " : "");
-	}
+	print_damage(c);
 	print_views(s);
 }
 

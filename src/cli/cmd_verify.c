@@ -4,6 +4,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/damage.h"
 #include "cli/expect.h"
 #include "cli/text.h"
 #include "cli/verify_deep.h"
@@ -30,57 +31,145 @@ static const struct sf_opt options[] = {
 struct verify {
 	const struct verify_options *o;
 	const struct sf_catalog *c;
+	struct sf_progress *progress;
 	unsigned defects;
 };
 
-static void report(struct verify *v, const char *key, size_t key_len, const char *code,
-                   const char *text)
+/* A JSON member's name and its text; "" before the first of an object, ", " before the others. */
+static void member(const char *sep, const char *name, const char *s, size_t len)
 {
+	printf("%s\"%s\": ", sep, name);
+	if (s)
+		sf_put_json(stdout, s, len);
+	else
+		printf("null");
+}
+
+static void text_member(const char *name, const char *s)
+{
+	member(", ", name, s, strlen(s));
+}
+
+static const struct sf_entry *entry_at(const struct verify *v, uint32_t entry)
+{
+	return entry == SF_NONE ? NULL : &v->c->entry[entry];
+}
+
+static void report(struct verify *v, const struct sf_damage_one *d)
+{
+	const struct sf_entry *e = entry_at(v, d->entry);
+
+	sf_progress_end(v->progress);
 	if (v->o->json) {
-		printf("%s\n  {\"key\": ", v->defects ? "," : "");
-		if (key)
-			sf_put_json(stdout, key, key_len);
-		else
-			printf("null");
-		printf(", \"code\": ");
-		sf_put_json(stdout, code, strlen(code));
-		printf(", \"text\": ");
-		sf_put_json(stdout, text, strlen(text));
+		printf("%s\n  {", v->defects ? "," : "");
+		member("", "key", e ? e->name : NULL, e ? e->len : 0);
+		text_member("code", d->code);
+		if (d->file)
+			member(", ", "file", d->file->name, d->file->name_len);
+		text_member("text", d->text);
 		putchar('}');
 	} else {
-		printf("%s: ", code);
-		if (key) {
-			sf_put_name(stdout, key, key_len);
+		printf("%s: ", d->code);
+		if (e) {
+			sf_put_name(stdout, e->name, e->len);
 			printf(": ");
 		}
-		sf_put_name(stdout, text, strlen(text));
+		sf_put_name(stdout, d->text, strlen(d->text));
 		putchar('\n');
 	}
 	v->defects++;
 }
 
-static void deep_defect(void *arg, uint32_t entry, const char *code, const char *text)
+static int found(void *arg, const struct sf_damage_one *d)
 {
-	struct verify *v = arg;
-	report(v, v->c->entry[entry].name, v->c->entry[entry].len, code, text);
+	report(arg, d);
+	return 0;
 }
 
-static void print_list(const char *name, const struct sf_strs *l, bool json)
+static void deep_defect(void *arg, uint32_t entry, const char *code, const char *text)
 {
-	if (json)
-		printf(",\n \"%s\": [", name);
-	for (size_t i = 0; i < l->n; i++) {
-		if (json) {
-			printf(i ? ", " : "");
-			sf_put_json(stdout, l->at[i], strlen(l->at[i]));
+	report(arg, &(struct sf_damage_one){ .entry = entry, .code = code, .text = text });
+}
+
+/* What the load found: folded, a line per file and cause, then each. */
+static int report_damage(struct verify *v, struct sf_error *err)
+{
+	struct sf_damage_list folds;
+	int r = sf_damage_fold(v->c, &folds);
+
+	if (v->o->json)
+		printf("{\"schema\": 1, \"damage\": [");
+	for (uint32_t i = 0; v->o->json && i < folds.n && r >= 0; i++) {
+		struct sf_buf b = { 0 };
+		sf_damage_json(&b, v->c, &folds.at[i]);
+		printf("%s\n  %s", i ? "," : "", sf_buf_cstr(&b));
+		r = sf_buf_check(&b);
+		sf_buf_release(&b);
+	}
+	if (v->o->json)
+		printf("%s],\n \"defects\": [", folds.n ? "\n " : "");
+	else if (folds.n) {
+		sf_put_damage(stdout, v->c, &folds, "", UINT32_MAX);
+		putchar('\n');
+	}
+	sf_damage_release(&folds);
+	if (r >= 0)
+		r = sf_damage_each(v->c, found, v);
+	return r < 0 ? sf_fail(err, r, "%" PRIu32 " keys", v->c->n) : 0;
+}
+
+static void print_name(bool json, const char *list, bool first, const char *s, size_t len)
+{
+	if (json) {
+		printf(first ? "" : ", ");
+		sf_put_json(stdout, s, len);
+	} else {
+		printf("%s: ", list);
+		sf_put_name(stdout, s, len);
+		putchar('\n');
+	}
+}
+
+static void print_mismatches(const struct verify *v, const struct sf_expect_report *r)
+{
+	for (size_t i = 0; i < r->nmismatched; i++) {
+		const struct sf_mismatch *m = &r->mismatched[i];
+		const struct sf_entry *e = entry_at(v, m->entry);
+		if (v->o->json) {
+			member(i ? ",\n  {" : "\n  {", "key", e->name, e->len);
+			text_member("expected", m->expected);
+			text_member("found", m->found);
+			putchar('}');
 		} else {
-			printf("%s: ", name);
-			sf_put_name(stdout, l->at[i], strlen(l->at[i]));
-			putchar('\n');
+			printf("mismatched: ");
+			sf_put_name(stdout, e->name, e->len);
+			printf(": expected ");
+			sf_put_name(stdout, m->expected, strlen(m->expected));
+			printf(", found %s\n", m->found);
 		}
 	}
+}
+
+static void print_report(const struct verify *v, const struct sf_strict *strict,
+                         const struct sf_expect_report *r)
+{
+	bool json = v->o->json;
+
 	if (json)
-		putchar(']');
+		printf(",\n \"missing\": [");
+	for (size_t i = 0; i < r->missing.n && strict->missing; i++)
+		print_name(json, "missing", !i, r->missing.at[i], strlen(r->missing.at[i]));
+	if (json)
+		printf("],\n \"unexpected\": [");
+	for (size_t i = 0; i < r->nunexpected && strict->unexpected; i++) {
+		const struct sf_entry *e = entry_at(v, r->unexpected[i]);
+		print_name(json, "unexpected", !i, e->name, e->len);
+	}
+	if (json)
+		printf("],\n \"mismatched\": [");
+	print_mismatches(v, r);
+	if (json)
+		printf("]");
 }
 
 /* Returns a code of ours. */
@@ -94,12 +183,9 @@ static int check_expected(struct verify *v, const struct sf_strict *strict)
 		sf_cli_error(0, &err);
 		code = VERIFY_UNKNOWN;
 	} else {
-		static const struct sf_strs none;
-		print_list("missing", strict->missing ? &r.missing : &none, v->o->json);
-		print_list("unexpected", strict->unexpected ? &r.unexpected : &none, v->o->json);
-		print_list("mismatched", &r.mismatched, v->o->json);
-		if (r.mismatched.n || (strict->fails && ((strict->missing && r.missing.n) ||
-		                                         (strict->unexpected && r.unexpected.n))))
+		print_report(v, strict, &r);
+		if (r.nmismatched || (strict->fails && ((strict->missing && r.missing.n) ||
+		                                        (strict->unexpected && r.nunexpected))))
 			code = VERIFY_DEFECT;
 	}
 	sf_expect_release(&r);
@@ -109,6 +195,27 @@ static int check_expected(struct verify *v, const struct sf_strict *strict)
 static const char *verdict(int code)
 {
 	return code == VERIFY_OK ? "ok" : code == VERIFY_DEFECT ? "defects" : "could not tell";
+}
+
+static void print_totals(const struct verify *v, const struct sf_deep *d, const struct sf_ckpt *k,
+                         int code)
+{
+	if (v->o->json) {
+		printf(",\n \"deep\": %s, \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64
+		       ", \"files\": %" PRIu32 ", \"bytes_read\": %" PRIu64
+		       ", \"crcs_checked\": %" PRIu64 ", \"ok\": %s}\n",
+		       v->o->deep ? "true" : "false", d->tensors, d->objects, k->nfiles, d->bytes,
+		       d->checked_crcs, code == VERIFY_OK ? "true" : "false");
+		return;
+	}
+	printf("%" PRIu64 " tensor%s, %" PRIu64 " object%s, ", d->tensors, sf_plural(d->tensors),
+	       d->objects, sf_plural(d->objects));
+	if (v->o->deep)
+		printf("%" PRIu64 " byte%s read, %" PRIu64 " CRC%s checked", d->bytes,
+		       sf_plural(d->bytes), d->checked_crcs, sf_plural(d->checked_crcs));
+	else
+		printf("%" PRIu32 " file%s", k->nfiles, sf_plural(k->nfiles));
+	printf(": %s\n", verdict(code));
 }
 
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
@@ -133,18 +240,18 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	if (sf_session_open(&s, common, argv[0], &err) < 0)
 		return sf_cli_error(VERIFY_UNKNOWN, &err);
 	v.c = s.catalog;
+	v.progress = &progress;
 	sf_progress_init(&progress, common->quiet);
 	struct sf_deep deep = { .s = &s, .progress = &progress, .defect = deep_defect, .arg = &v };
 
-	if (o->json)
-		printf("{\"schema\": 1, \"defects\": [");
-	for (uint32_t i = 0; i < s.ckpt->nwarnings; i++) {
-		const struct sf_warning *w = &s.ckpt->warning[i];
-		const struct sf_key *k = w->key == SF_NONE ? NULL : &s.ckpt->key[w->key];
-		report(&v, k ? k->name : NULL, k ? k->len : 0, w->code, w->text);
-	}
-	if (o->deep && sf_verify_deep(&deep, &err) < 0)
+	if (report_damage(&v, &err) < 0)
 		code = sf_cli_error(VERIFY_UNKNOWN, &err);
+	if (!o->deep) { /* looked at, if not read */
+		deep.tensors = v.c->ntensors;
+		deep.objects = v.c->nobjects;
+	} else if (code == VERIFY_OK && sf_verify_deep(&deep, &err) < 0) {
+		code = sf_cli_error(VERIFY_UNKNOWN, &err);
+	}
 	sf_progress_end(&progress);
 	if (o->json)
 		printf("%s]", v.defects ? "\n " : "");
@@ -154,19 +261,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		int e = check_expected(&v, strict);
 		code = SF_MAX(code, e);
 	}
-	if (o->json)
-		printf(",\n \"deep\": %s, \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64
-		       ", \"bytes_read\": %" PRIu64 ", \"crcs_checked\": %" PRIu64
-		       ", \"ok\": %s}\n",
-		       o->deep ? "true" : "false", deep.tensors, deep.objects, deep.bytes,
-		       deep.checked_crcs, code == VERIFY_OK ? "true" : "false");
-	else if (o->deep)
-		printf("%" PRIu64 " tensors, %" PRIu64 " objects, %" PRIu64 " bytes read, %" PRIu64
-		       " CRCs checked: %s\n",
-		       deep.tensors, deep.objects, deep.bytes, deep.checked_crcs, verdict(code));
-	else
-		printf("%" PRIu32 " tensors, %" PRIu32 " objects, %" PRIu32 " files: %s\n",
-		       v.c->ntensors, v.c->nobjects, s.ckpt->nfiles, verdict(code));
+	print_totals(&v, &deep, s.ckpt, code);
 	sf_session_close(&s);
 	return code;
 }

@@ -61,38 +61,71 @@ static int parse_shape(const char *s, uint64_t shape[SF_DIMS_MAX])
 	return n;
 }
 
-static int compare_tensor(const struct sf_catalog *c, const struct sf_entry *e, const char *dtype,
-                          const char *shape_text, struct sf_strs *mismatched)
+static int mismatch(struct sf_expect_report *ret, uint32_t entry, struct sf_buf *expected,
+                    struct sf_buf *found)
 {
+	size_t n = ret->nmismatched;
+	struct sf_mismatch *at = (n & (n - 1)) == 0
+	                                 ? realloc(ret->mismatched, (n ? n * 2 : 1) * sizeof(*at))
+	                                 : ret->mismatched;
+	if (!at)
+		return -ENOMEM;
+	ret->mismatched = at;
+	at += n;
+	*at = (struct sf_mismatch){ entry, strdup(sf_buf_cstr(expected)),
+		                    strdup(sf_buf_cstr(found)) };
+	ret->nmismatched++;
+	return at->expected && at->found ? 0 : -ENOMEM;
+}
+
+static void put_shape(struct sf_buf *out, const uint64_t *shape, int ndim)
+{
+	sf_buf_str(out, out->len ? " [" : "[");
+	for (int d = 0; d < ndim; d++)
+		sf_buf_printf(out, d ? ", %" PRIu64 : "%" PRIu64, shape[d]);
+	sf_buf_byte(out, ']');
+}
+
+static int compare_tensor(const struct sf_catalog *c, uint32_t entry, const char *dtype,
+                          const char *shape_text, struct sf_expect_report *ret)
+{
+	const struct sf_entry *e = &c->entry[entry];
+	struct sf_buf expected = { 0 }, found = { 0 };
 	uint64_t shape[SF_DIMS_MAX];
+	int r = 0;
 
 	if (!dtype)
 		return 0;
-	if (e->tensor == SF_NONE)
-		return add(mismatched,
-		           sf_cli_text("%s: an object, expected a tensor of %s", e->name, dtype));
-	const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
-	const char *have = sf_dtype_info(t->dtype)->torch;
 	if (strncmp(dtype, "torch.", 6) == 0)
 		dtype += 6;
-	if (strcmp(dtype, have) != 0)
-		return add(mismatched,
-		           sf_cli_text("%s: dtype %s, expected %s", e->name, have, dtype));
-	if (!shape_text)
-		return 0;
-	int n = parse_shape(shape_text, shape);
-	bool same = n == t->ndim;
-	for (int d = 0; same && d < n; d++)
-		same = shape[d] == t->shape[d];
-	if (same)
-		return 0;
-	struct sf_buf found = { 0 };
-	for (unsigned d = 0; d < t->ndim; d++)
-		sf_buf_printf(&found, d ? ", %" PRIu64 : "%" PRIu64, t->shape[d]);
-	int r = sf_buf_check(&found);
-	if (r >= 0)
-		r = add(mismatched, sf_cli_text("%s: shape [%s], expected %s", e->name,
-		                                sf_buf_cstr(&found), shape_text));
+	if (e->tensor == SF_NONE) {
+		sf_buf_str(&expected, dtype);
+		sf_buf_str(&found, "object");
+	} else {
+		const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
+		const char *have = sf_dtype_info(t->dtype)->torch;
+		if (strcmp(dtype, have) != 0) {
+			sf_buf_str(&expected, dtype);
+			sf_buf_str(&found, have);
+		}
+		int n = shape_text ? parse_shape(shape_text, shape) : t->ndim;
+		bool same = n == t->ndim;
+		for (int d = 0; shape_text && same && d < n; d++)
+			same = shape[d] == t->shape[d];
+		if (!same) {
+			if (n >= 0)
+				put_shape(&expected, shape, n);
+			else
+				sf_buf_printf(&expected, "%s%s", expected.len ? " " : "",
+				              shape_text);
+			put_shape(&found, t->shape, t->ndim);
+		}
+	}
+	if (expected.len)
+		r = mismatch(ret, entry, &expected, &found);
+	if (sf_buf_check(&expected) < 0 || sf_buf_check(&found) < 0)
+		r = -ENOMEM;
+	sf_buf_release(&expected);
 	sf_buf_release(&found);
 	return r;
 }
@@ -142,28 +175,29 @@ int sf_expect_compare(const struct sf_catalog *c, const char *file, struct sf_ex
 			r = add(&ret->missing, strdup(key));
 		} else {
 			seen[i] = true;
-			r = compare_tensor(c, &c->entry[i], dtype, shape && *shape ? shape : NULL,
-			                   &ret->mismatched);
+			r = compare_tensor(c, i, dtype, shape && *shape ? shape : NULL, ret);
 		}
 	}
+	ret->unexpected = sf_alloc_array(c->n, sizeof(*ret->unexpected));
+	if (!ret->unexpected)
+		r = -ENOMEM;
 	for (uint32_t i = 0; i < c->n && r >= 0; i++)
 		if (!seen[i])
-			r = add(&ret->unexpected, strdup(c->entry[i].name));
+			ret->unexpected[ret->nunexpected++] = i;
 	free(line);
 	fclose(f);
 	return r < 0 ? sf_fail(err, r, "'%s': out of memory", file) : 0;
 }
 
-static void release(struct sf_strs *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free((void *)l->at[i]);
-	free(l->at);
-}
-
 void sf_expect_release(struct sf_expect_report *r)
 {
-	release(&r->missing);
-	release(&r->unexpected);
-	release(&r->mismatched);
+	for (size_t i = 0; i < r->missing.n; i++)
+		free((void *)r->missing.at[i]);
+	for (size_t i = 0; i < r->nmismatched; i++) {
+		free(r->mismatched[i].expected);
+		free(r->mismatched[i].found);
+	}
+	free(r->missing.at);
+	free(r->unexpected);
+	free(r->mismatched);
 }

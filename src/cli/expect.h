@@ -19,9 +19,17 @@ struct sf_strict {
 };
 const struct sf_strict *sf_strict_by_name(const char *name); /* NULL unknown */
 
+/* A stored key whose dtype or shape is another: "bfloat16" and "float32", "[16, 37]" and "[16]",
+ * both when both differ; found is "object" where no tensor is. */
+struct sf_mismatch {
+	uint32_t entry; /* of the catalog */
+	char *expected, *found;
+};
 struct sf_expect_report {
-	struct sf_strs missing, unexpected,
-		mismatched; /* names; mismatched has "KEY: why". malloc'ed strings */
+	struct sf_strs missing; /* names, malloc'ed */
+	uint32_t *unexpected;   /* catalog entries */
+	struct sf_mismatch *mismatched;
+	size_t nunexpected, nmismatched;
 };
 /* FILE: a key a line, optionally a tab (or blanks) and dtype, and shape as 16x37 or [16, 37]. #
  * begins a comment line. */

@@ -1,6 +1,7 @@
 #include "config.h"
 #include <inttypes.h>
 #include <stdarg.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/path.h"
@@ -47,6 +48,21 @@ void sf_put_shape(FILE *f, const uint64_t *shape, unsigned ndim)
 	for (unsigned d = 0; d < ndim; d++)
 		fprintf(f, "%s%" PRIu64, d ? ", " : "", shape[d]);
 	fputc(']', f);
+}
+
+const char *sf_plural(uint64_t n)
+{
+	return n == 1 ? "" : "s";
+}
+
+const char *sf_time_text(int64_t ns, char buf[40])
+{
+	time_t t = (time_t)(ns / 1000000000);
+	struct tm tm;
+
+	if (!localtime_r(&t, &tm) || !strftime(buf, 40, "%Y-%m-%d %H:%M:%S %z", &tm))
+		buf[0] = 0;
+	return buf;
 }
 
 char *sf_cli_text(const char *fmt, ...)

@@ -12,6 +12,11 @@ void sf_put_json(FILE *f, const char *s, size_t len); /* with quotes */
 const char *sf_human_size(uint64_t bytes, char buf[32]);
 /* "[16, 37]" into @buf */
 void sf_put_shape(FILE *f, const uint64_t *shape, unsigned ndim);
+/* "1 tensor", "2 tensors": printf("%u tensor%s", n, sf_plural(n)). */
+const char *sf_plural(uint64_t n);
+/* Nanoseconds since 1970 as "2026-11-22 01:11:53 +0100", the machine's zone; "" when that is no
+ * time. */
+const char *sf_time_text(int64_t ns, char buf[40]);
 /* A formatted string, malloc'ed; NULL: no memory. */
 char *sf_cli_text(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
 

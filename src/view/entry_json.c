@@ -1,11 +1,14 @@
 #include "config.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "view/damage.h"
 #include "view/entry_json_part.h"
 
 static void put_str(struct sf_buf *out, const char *name, const char *s, size_t len)
@@ -164,6 +167,35 @@ static void put_warnings(struct sf_buf *out, const struct sf_ckpt *ckpt)
 	sf_buf_str(out, "]");
 }
 
+/* The same as a line per file and cause, with exact counts. */
+static void put_damage(struct sf_buf *out, const struct sf_catalog *c)
+{
+	struct sf_damage_list l;
+
+	if (sf_damage_fold(c, &l) < 0)
+		out->failed = -ENOMEM;
+	sf_buf_str(out, "\"damage\": [");
+	for (uint32_t i = 0; i < l.n; i++) {
+		sf_buf_str(out, i ? ",\n  " : "\n  ");
+		sf_damage_json(out, c, &l.at[i]);
+	}
+	sf_buf_str(out, "]");
+	sf_damage_release(&l);
+}
+
+/* UTC, so that the same checkpoint has the same text everywhere. */
+static void put_time(struct sf_buf *out, int64_t ns)
+{
+	time_t t = (time_t)(ns / 1000000000);
+	char when[40];
+	struct tm tm;
+
+	if (gmtime_r(&t, &tm) && strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm))
+		sf_buf_printf(out, "\"committed\": \"%s\"", when);
+	else
+		sf_buf_str(out, "\"committed\": null");
+}
+
 /* JSON of others' making goes in as it is when it is JSON, else as a string. */
 static void put_content(struct sf_buf *out, const char *text)
 {
@@ -195,6 +227,8 @@ void sf_ckpt_json(struct sf_buf *out, const struct sf_catalog *c)
 		put_str(out, "writer", k->writer, strlen(k->writer));
 	else
 		sf_buf_str(out, "\"writer\": null");
+	sf_buf_str(out, ",\n ");
+	put_time(out, k->mtime_ns);
 	if (k->step >= 0)
 		sf_buf_printf(out, ",\n \"step\": %" PRId64 ",\n ", k->step);
 	else
@@ -214,6 +248,8 @@ void sf_ckpt_json(struct sf_buf *out, const struct sf_catalog *c)
 	put_groups(out, c);
 	sf_buf_str(out, ",\n ");
 	put_warnings(out, k);
+	sf_buf_str(out, ",\n ");
+	put_damage(out, c);
 	sf_buf_str(out, ",\n ");
 	put_content(out, k->content_metadata);
 	sf_buf_str(out, "}\n");
