@@ -32,6 +32,7 @@ TESTS_UNIT = \
 	%D%/unit/test_pickle_read \
 	%D%/unit/test_pickle_write \
 	%D%/unit/test_plan \
+	%D%/unit/test_read_wave \
 	%D%/unit/test_reader \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \

@@ -6,25 +6,17 @@
 #include "base/thread_pool.h"
 #include "read/read_op.h"
 
-/* The wave's number of the file, or SF_NONE when the wave has enough of them. -ENOMEM */
-static int find_source(struct sf_op *op, uint32_t key, uint32_t *ret)
+/* The wave's number of the file; that of the next source when it has none of this file yet. */
+static uint32_t find_source(struct sf_op *op, uint32_t key)
 {
-	struct sf_op_sources *v = &op->sources;
+	const struct sf_op_sources *v = &op->sources;
 	uint32_t n = (uint32_t)v->n, i = op->last_source;
 
 	/* the one used last, or one close behind it: column shards take turns */
 	for (uint32_t k = 0; k < n; k++, i = i + 1 < n ? i + 1 : 0)
-		if (v->at[i].key == key) {
-			*ret = op->last_source = i;
-			return 0;
-		}
-	*ret = SF_NONE;
-	if (n >= op->r->wave_files)
-		return 0;
-	if (sf_op_sources_push(v, (struct sf_op_source){ .key = key }) < 0)
-		return -ENOMEM;
-	*ret = op->last_source = n;
-	return 0;
+		if (v->at[i].key == key)
+			return i;
+	return n;
 }
 
 /* A wave holds its decoded items to its end: they count against the budget as large as they may be.
@@ -45,18 +37,17 @@ static bool has_room(struct sf_op *op, const struct sf_op_item *item)
 	return true;
 }
 
-/* Adds one item; 1: the wave is full. */
+/* Adds one item; 1: the wave is full. A source comes with its first item: none is without. */
 static int add_item(struct sf_op *op, struct sf_op_item item, uint32_t key)
 {
-	int r;
-
-	if (op->items.n >= SF_OP_ITEMS)
+	item.source = find_source(op, key);
+	if (op->items.n >= SF_OP_ITEMS || item.source >= op->r->wave_files || !has_room(op, &item))
 		return 1;
-	r = find_source(op, key, &item.source);
-	if (r >= 0 && (item.source == SF_NONE || !has_room(op, &item)))
-		return 1;
-	if (r < 0 || sf_op_items_push(&op->items, item) < 0)
+	if ((item.source == op->sources.n &&
+	     sf_op_sources_push(&op->sources, (struct sf_op_source){ .key = key }) < 0) ||
+	    sf_op_items_push(&op->items, item) < 0)
 		return sf_fail(&op->err, -ENOMEM, "no memory for %zu items", op->items.n + 1);
+	op->last_source = item.source;
 	return 0;
 }
 
