@@ -10,6 +10,7 @@ SF_SOURCES_BASE = \
 	%D%/base/json.c \
 	%D%/base/log.c \
 	%D%/base/map.c \
+	%D%/base/near.c \
 	%D%/base/path.c \
 	%D%/base/sha256.c \
 	%D%/base/thread_pool.c \
@@ -114,6 +115,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/hf_config.c \
 	%D%/view/hf_names.c \
 	%D%/view/key_match.c \
+	%D%/view/key_near.c \
 	%D%/view/object.c \
 	%D%/view/pt_embed.c \
 	%D%/view/pt_layout.c \

@@ -19,11 +19,13 @@ TESTS_UNIT = \
 	%D%/unit/test_json \
 	%D%/unit/test_library \
 	%D%/unit/test_key_match \
+	%D%/unit/test_key_near \
 	%D%/unit/test_key_slice \
 	%D%/unit/test_layout \
 	%D%/unit/test_log \
 	%D%/unit/test_map \
 	%D%/unit/test_map_file \
+	%D%/unit/test_near \
 	%D%/unit/test_npy \
 	%D%/unit/test_object \
 	%D%/unit/test_open_files \

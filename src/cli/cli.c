@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/near.h"
 #include "base/path.h"
 #include "cli/cli.h"
 #include "view/view_wanted.h"
@@ -141,6 +142,39 @@ static const struct sf_cmd *find(const char *name, const struct sf_cmd *const *m
 	return NULL;
 }
 
+/* The verb nearest to a misspelt one, or NULL. */
+static const char *near_verb(const char *name, const struct sf_cmd *const *more, size_t nmore)
+{
+	const char *near = NULL;
+	unsigned best = SF_MAX(sf_edits_allowed(strlen(name)), 1u);
+
+	for (size_t i = 0; i <= nmore + SF_ARRAY_LEN(verbs); i++) {
+		const char *verb = i < nmore                         ? more[i]->name
+		                   : i - nmore < SF_ARRAY_LEN(verbs) ? verbs[i - nmore]->name
+		                                                     : "help";
+		unsigned d = sf_edits(name, strlen(name), verb, strlen(verb), best);
+		if (d < strlen(verb) && (d < best || (d == best && !near))) {
+			best = d;
+			near = verb;
+		}
+	}
+	return near;
+}
+
+static int no_verb(const char *name, bool may_be_source, const struct sf_cmd *const *more,
+                   size_t nmore)
+{
+	const char *near = near_verb(name, more, nmore);
+	struct sf_error err = SF_ERROR_INIT;
+
+	sf_fail(&err, -EINVAL, "'%s' is %s%s", name,
+	        may_be_source ? "neither a verb nor a SOURCE that exists" : "no verb",
+	        near ? "" : " (shardfuse --help lists the verbs)");
+	if (near)
+		sf_fail(&err, -EINVAL, "%s: did you mean %s?", err.msg, near);
+	return sf_cli_error(SF_EXIT_USAGE, &err);
+}
+
 int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t nmore)
 {
 	const char *first = argc > 1 ? argv[1] : "";
@@ -158,6 +192,8 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 		cmd = argc > 2 ? find(argv[2], more, nmore) : NULL;
 		if (cmd)
 			help_cmd(cmd, stdout);
+		else if (argc > 2 && argv[2][0] != '-')
+			return no_verb(argv[2], false, more, nmore);
 		else
 			help_all(more, nmore, stdout);
 		return SF_EXIT_OK;
@@ -175,12 +211,7 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 		return sf_cli_error(SF_EXIT_USAGE, &err);
 	}
 	if (first[0] != '-' && !strchr(first, '/') && !strchr(first, ':') &&
-	    access(first, F_OK) != 0) {
-		sf_fail(&err, -EINVAL,
-		        "'%s' is neither a verb nor a SOURCE that exists (shardfuse --help lists "
-		        "the verbs)",
-		        first);
-		return sf_cli_error(SF_EXIT_USAGE, &err);
-	}
+	    access(first, F_OK) != 0)
+		return no_verb(first, true, more, nmore);
 	return -1;
 }

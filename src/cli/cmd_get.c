@@ -9,6 +9,7 @@
 #include "cli/cli.h"
 #include "cli/out_list.h"
 #include "tool/copy_out.h"
+#include "view/key_near.h"
 
 struct get_options {
 	const char *format, *out;
@@ -53,8 +54,7 @@ static int choose(const struct sf_catalog *c, int nkeys, char **keys, struct cho
 			seen[i] = true;
 		}
 		if (!any)
-			return sf_fail(err, -ENOENT,
-			               "no key matches '%s' (shardfuse keys lists them)", keys[k]);
+			return sf_catalog_no_key(c, keys[k], strlen(keys[k]), err);
 	}
 	return 0;
 }

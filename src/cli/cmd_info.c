@@ -11,6 +11,7 @@
 #include "parse/pickle_write.h"
 #include "view/entry_json.h"
 #include "view/entry_name.h"
+#include "view/key_near.h"
 #include "view/object.h"
 
 struct info_options {
@@ -329,7 +330,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		if (o->json && found > 1)
 			printf("]}\n");
 		if (!found) {
-			sf_fail(&err, -ENOENT, "no key matches '%s'", argv[1]);
+			sf_catalog_no_key(s.catalog, argv[1], strlen(argv[1]), &err);
 			code = sf_cli_error(SF_EXIT_FAILED, &err);
 		}
 	} else if (o->json) {

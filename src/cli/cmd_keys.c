@@ -1,9 +1,11 @@
 #include "config.h"
 #include <inttypes.h>
 #include <stdio.h>
+#include <string.h>
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "view/entry_json.h"
+#include "view/key_near.h"
 
 struct keys_options {
 	bool detail, json;
@@ -69,12 +71,12 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	}
 	if (o->json)
 		printf("%s]}\n", shown ? "\n" : "");
-	sf_session_close(&s);
 	if (argc > 1 && !shown) {
-		sf_fail(&err, -ENOENT, "no key matches '%s'", argv[1]);
-		return sf_cli_error(SF_EXIT_FAILED, &err);
+		sf_catalog_no_key(c, argv[1], strlen(argv[1]), &err);
+		sf_cli_error(SF_EXIT_FAILED, &err);
 	}
-	return SF_EXIT_OK;
+	sf_session_close(&s);
+	return argc > 1 && !shown ? SF_EXIT_FAILED : SF_EXIT_OK;
 }
 
 const struct sf_cmd sf_cmd_keys = {

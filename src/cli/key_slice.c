@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "cli/key_slice.h"
+#include "view/key_near.h"
 
 /* A whole number at *@s, if there is one: 1, 0, or -ERANGE past 2^63. */
 static int number(const char **s, int64_t *ret)
@@ -192,8 +193,7 @@ int sf_key_choose(const struct sf_catalog *c, const char *text, struct sf_key_ch
 			r = sf_fail(err, -ENOMEM, "'%s'", text);
 	}
 	if (r >= 0 && !ch.n)
-		r = sf_fail(err, -ENOENT, "no key matches '%.*s' (shardfuse keys lists them)",
-		            (int)SF_MIN(len, (size_t)500), text);
+		r = sf_catalog_no_key(c, text, len, err);
 	if (r < 0) {
 		free(ch.entry);
 		return r;

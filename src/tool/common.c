@@ -120,16 +120,30 @@ static int parse_hf_strip(void *dest, const char *value, struct sf_error *err)
 	               : sf_fail(err, -EINVAL, "'%s': yes or no", value);
 }
 
+/* The rules of one --map, and which they are. */
+static int add_map(const char *value, struct sf_map_rule **rules, size_t *n,
+                   struct sf_map_arg **args, size_t *nargs, struct sf_error *err)
+{
+	struct sf_map_arg *at = realloc(*args, (*nargs + 1) * sizeof(*at));
+	if (!at)
+		return sf_fail(err, -ENOMEM, "'%s'", value);
+	*args = at;
+	int r = sf_map_rules_add(value, rules, n, err);
+	if (r >= 0)
+		at[(*nargs)++] = (struct sf_map_arg){ value, *n };
+	return r;
+}
+
 static int parse_map(void *dest, const char *value, struct sf_error *err)
 {
 	struct sf_view_options *o = dest;
-	return sf_map_rules_add(value, &o->map, &o->nmap, err);
+	return add_map(value, &o->map, &o->nmap, &o->map_arg, &o->nmap_arg, err);
 }
 
 static int parse_hf_map(void *dest, const char *value, struct sf_error *err)
 {
 	struct sf_view_options *o = dest;
-	return sf_map_rules_add(value, &o->hf_map, &o->nhf_map, err);
+	return add_map(value, &o->hf_map, &o->nhf_map, &o->hf_map_arg, &o->nhf_map_arg, err);
 }
 
 const struct sf_opt sf_view_option_table[] = {
@@ -272,6 +286,8 @@ void sf_common_release(struct sf_common *o)
 	for (size_t i = 0; i < o->view.views.n; i++)
 		free((void *)(uintptr_t)o->view.views.at[i]);
 	free(o->view.views.at);
+	free(o->view.map_arg);
+	free(o->view.hf_map_arg);
 	sf_map_rules_free(o->view.map, o->view.nmap);
 	sf_map_rules_free(o->view.hf_map, o->view.nhf_map);
 }

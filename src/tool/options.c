@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
+#include "base/near.h"
 #include "tool/options.h"
 #include "view/view_options.h"
 
@@ -33,38 +34,24 @@ static const struct sf_opt *find(const struct sf_opt *const *tables, void *const
 	return NULL;
 }
 
-/* Edit distance, small names only; a swap of neighbours costs one as in git's help. */
-static unsigned distance(const char *a, size_t n, const char *b)
-{
-	unsigned row[3][64] = { { 0 } };
-	size_t m = strlen(b);
-	if (n > 62 || m > 62)
-		return UINT_MAX;
-	for (size_t j = 0; j <= m; j++)
-		row[1][j] = (unsigned)j;
-	for (size_t i = 1; i <= n; i++) {
-		row[2][0] = (unsigned)i;
-		for (size_t j = 1; j <= m; j++) {
-			unsigned d = SF_MIN(row[1][j - 1] + (a[i - 1] != b[j - 1]),
-			                    SF_MIN(row[1][j], row[2][j - 1]) + 1);
-			if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1])
-				d = SF_MIN(d, row[0][j - 2] + 1);
-			row[2][j] = d;
-		}
-		memcpy(row[0], row[1], sizeof(row[0]));
-		memcpy(row[1], row[2], sizeof(row[1]));
-	}
-	return row[1][m];
-}
-
 const char *sf_options_near(const struct sf_opt *const *tables, const char *name, size_t len)
 {
+	enum { NAMES = 64 };
+	char given[NAMES], known[NAMES];
 	const char *near = NULL;
 	unsigned best = 3;
+
+	if (len >= NAMES)
+		return NULL;
+	for (size_t i = 0; i < len; i++)
+		given[i] = name[i] == '_' ? '-' : name[i];
 	for (size_t t = 0; tables[t]; t++)
 		for (const struct sf_opt *o = tables[t]; o->name; o++) {
-			unsigned d = distance(name, len, o->name);
-			if (d < best) {
+			size_t n = SF_MIN(strlen(o->name), (size_t)NAMES);
+			for (size_t i = 0; i < n; i++)
+				known[i] = o->name[i] == '_' ? '-' : o->name[i];
+			unsigned d = sf_edits(given, len, known, n, best);
+			if (d < best && d < n) {
 				best = d;
 				near = o->name;
 			}

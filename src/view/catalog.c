@@ -9,6 +9,7 @@
 #include "view/catalog_group.h"
 #include "view/catalog_map.h"
 #include "view/entry_name.h"
+#include "view/key_near.h"
 
 #define CUT_DIGITS 16 /* hex digits that end a name which was cut */
 
@@ -53,12 +54,31 @@ static bool match_any(struct patterns *p, const struct sf_key *k)
 	return hit;
 }
 
-static int check_met(const struct patterns *p, struct sf_error *err)
+static const char *stored_name(const void *arg, uint32_t i, size_t *ret_len)
+{
+	const struct sf_key *k = &((const struct sf_ckpt *)arg)->key[i];
+
+	*ret_len = k->len;
+	return k->name;
+}
+
+/* "--key 'modle' matches no key: did you mean 'model'?" */
+static int matches_none(const struct sf_ckpt *ckpt, const char *option, const char *given,
+                        const char *key, struct sf_error *err)
+{
+	struct sf_buf hint = { 0 };
+
+	sf_key_hint(&hint, key, strlen(key), stored_name, ckpt, ckpt->nkeys);
+	sf_fail(err, -EINVAL, "--%s '%.200s' matches no key%s", option, given, sf_buf_cstr(&hint));
+	sf_buf_release(&hint);
+	return -EINVAL;
+}
+
+static int check_met(const struct sf_ckpt *ckpt, const struct patterns *p, struct sf_error *err)
 {
 	for (size_t i = 0; i < p->list->n; i++)
 		if (!p->met[i])
-			return sf_fail(err, -EINVAL, "--%s '%s' matches no key", p->option,
-			               p->list->at[i]);
+			return matches_none(ckpt, p->option, p->list->at[i], p->list->at[i], err);
 	return 0;
 }
 
@@ -88,9 +108,9 @@ static int choose(struct sf_catalog *c, uint32_t *chosen, uint32_t *ret_n, struc
 	for (uint32_t i = 0; i < c->ckpt->nkeys; i++)
 		if (wants(c, &key, &ignore, &c->ckpt->key[i]))
 			chosen[n++] = i;
-	r = check_met(&key, err);
+	r = check_met(c->ckpt, &key, err);
 	if (r >= 0)
-		r = check_met(&ignore, err);
+		r = check_met(c->ckpt, &ignore, err);
 	*ret_n = n;
 	return r;
 }
@@ -122,7 +142,8 @@ static int map_entry(struct sf_catalog *c, struct sf_key_map *rules, const struc
 	                   &e->npath, &e->moved);
 }
 
-static int make_entries(struct sf_catalog *c, const uint32_t *chosen, struct sf_entry *entry)
+static int make_entries(struct sf_catalog *c, const uint32_t *chosen, struct sf_entry *entry,
+                        struct sf_error *err)
 {
 	struct sf_buf scratch = { 0 };
 	struct sf_key_map rules;
@@ -149,6 +170,11 @@ static int make_entries(struct sf_catalog *c, const uint32_t *chosen, struct sf_
 		if (c->opt->nmap)
 			r = map_entry(c, &rules, k, e, &scratch);
 	}
+	if (r < 0)
+		sf_fail(err, r, "no memory for %" PRIu32 " keys", c->n);
+	else
+		r = sf_map_check(&rules, "map", c->opt->map_arg, c->opt->nmap_arg, stored_name,
+		                 c->ckpt, c->ckpt->nkeys, err);
 	sf_buf_release(&scratch);
 	sf_key_map_release(&rules);
 	return r;
@@ -272,9 +298,11 @@ static int make(struct sf_catalog *c, struct sf_error *err)
 		return r;
 	entry = sf_arena_calloc(&c->arena, (size_t)c->n + 1, sizeof(*entry));
 	c->entry = entry;
-	r = entry ? make_entries(c, chosen, entry) : -ENOMEM;
+	if (!entry)
+		return sf_fail(err, -ENOMEM, "no memory for %" PRIu32 " keys", c->n);
+	r = make_entries(c, chosen, entry, err);
 	if (r < 0)
-		return sf_fail(err, r, "no memory for %" PRIu32 " keys", c->n);
+		return r;
 	r = index_names(c, err);
 	if (r >= 0)
 		r = index_long_names(c, err);

@@ -69,7 +69,8 @@ int sf_key_map_init(struct sf_key_map *m, const struct sf_map_rule *rule, size_t
 	if (n >= SF_MAP_NONE)
 		return -ENOMEM;
 	m->wild = sf_alloc_array(n, sizeof(*m->wild));
-	if (!m->wild)
+	m->met = calloc(n + 1, sizeof(*m->met));
+	if (!m->wild || !m->met)
 		return -ENOMEM;
 	for (size_t i = 0; i < n && !r; i++) {
 		const char *old = rule[i].old_name;
@@ -90,6 +91,7 @@ void sf_key_map_release(struct sf_key_map *m)
 	sf_map_release(&m->plain);
 	sf_buf_release(&m->key);
 	free(m->wild);
+	free(m->met);
 	*m = (struct sf_key_map){ 0 };
 }
 
@@ -122,6 +124,7 @@ int sf_map_name(struct sf_key_map *m, const char *name, size_t len, struct sf_bu
 			best = m->wild[i];
 	if (best == m->n)
 		return 0;
+	m->met[best] = true;
 	old = m->rule[best].old_name;
 	to = m->rule[best].new_name;
 	star = strchr(to, '*');
@@ -139,6 +142,55 @@ int sf_map_name(struct sf_key_map *m, const char *name, size_t len, struct sf_bu
 		used++; /* the separator goes with the prefix */
 	sf_buf_add(out, name + used, len - used);
 	return 1;
+}
+
+/* Do these rules alone give a name to one of the names? 1, 0, -ENOMEM. */
+static int any_match(const struct sf_map_rule *rule, size_t nrules, sf_key_name *name,
+                     const void *names, uint32_t n)
+{
+	struct sf_key_map m;
+	struct sf_buf out = { 0 };
+	int r = sf_key_map_init(&m, rule, nrules);
+
+	for (uint32_t i = 0; i < n && r == 0; i++) {
+		size_t len;
+		const char *s = name(names, i, &len);
+		sf_buf_reset(&out);
+		r = sf_map_name(&m, s, len, &out);
+	}
+	sf_buf_release(&out);
+	sf_key_map_release(&m);
+	return r;
+}
+
+int sf_map_check(const struct sf_key_map *m, const char *option, const struct sf_map_arg *arg,
+                 size_t nargs, sf_key_name *name, const void *names, uint32_t n,
+                 struct sf_error *err)
+{
+	for (size_t a = 0, first = 0; a < nargs; first = arg[a++].end) {
+		struct sf_buf hint = { 0 };
+		bool met = first == arg[a].end; /* an empty file asks for nothing */
+		for (size_t i = first; i < arg[a].end && !met; i++)
+			met = m->met[i];
+		if (met)
+			continue;
+		int r = any_match(m->rule + first, arg[a].end - first, name, names, n);
+		if (r > 0)
+			continue;
+		if (r < 0)
+			return sf_fail(err, r, "--%s '%.200s'", option, arg[a].given);
+		if (*arg[a].given == '@')
+			return sf_fail(err, -EINVAL,
+			               "--%s '%.200s': none of its %zu rules matches a key", option,
+			               arg[a].given, arg[a].end - first);
+		const char *old = m->rule[first].old_name;
+		sf_key_hint(&hint, old, strlen(old), name, names, n);
+		sf_fail(err, -EINVAL, "--%s '%.200s' matches no key%s", option, arg[a].given,
+		        sf_buf_cstr(&hint));
+		sf_buf_release(&hint);
+		return -EINVAL;
+	}
+	return 0;
 }
 
 /* Bytes of the first @n path elements as the name spells them, dots between and one behind;

@@ -6,15 +6,19 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "ckpt/ckpt.h"
+#include "view/key_near.h"
 #include "view/view_options.h"
 
-/* Rules made ready for many names; @rule is borrowed. Not thread-safe: it has room for one question. */
+/* Rules made ready for many names; @rule is borrowed. Not thread-safe: it has room for one
+ * question. */
 struct sf_key_map {
 	const struct sf_map_rule *rule;
 	size_t n;
-	struct sf_map plain; /* OLD without '*', its separators all dots -> the first rule that has it */
-	uint32_t *wild;      /* rules with a '*' in OLD or an empty OLD, in their order */
+	struct sf_map
+		plain;  /* OLD without '*', its separators all dots -> the first rule that has it */
+	uint32_t *wild; /* rules with a '*' in OLD or an empty OLD, in their order */
 	size_t nwild;
+	bool *met; /* by rule: it gave a name */
 	struct sf_buf key;
 };
 int sf_key_map_init(struct sf_key_map *m, const struct sf_map_rule *rule,
@@ -31,6 +35,17 @@ void sf_key_map_release(struct sf_key_map *m);
  * Cost: the name's components, and the rules with a '*' in front of the one that matches.
  */
 int sf_map_name(struct sf_key_map *m, const char *name, size_t len, struct sf_buf *out);
+
+/*
+ * sf_map_check - does every @arg match something?
+ *
+ * After sf_map_name() was asked for the shown names. One all of whose rules gave none is asked for
+ * @n names of @arg again, by itself: an earlier rule may have been first, or the names are not
+ * shown. Errors: -EINVAL, "--OPTION 'OLD=NEW' matches no key" with a hint; -ENOMEM.
+ */
+int sf_map_check(const struct sf_key_map *m, const char *option, const struct sf_map_arg *arg,
+                 size_t nargs, sf_key_name *name, const void *names, uint32_t n,
+                 struct sf_error *err);
 
 /*
  * sf_map_path - the path of a key whose name became @name.

@@ -146,12 +146,27 @@ static int check_names(const struct sf_catalog *c, struct sf_hf_name *name, uint
 	return failed == -ENOMEM ? sf_fail(err, failed, "no memory for the names of hf/") : failed;
 }
 
-static int map_names(const struct sf_catalog *c, struct sf_arena *arena, struct sf_hf_name *name,
-                     uint32_t n)
+static const char *name_at(const void *arg, uint32_t i, size_t *ret_len)
 {
+	const struct sf_hf_name *name = arg;
+
+	*ret_len = name[i].len;
+	return name[i].s;
+}
+
+static int map_names(const struct sf_catalog *c, struct sf_arena *arena, struct sf_hf_name *name,
+                     uint32_t n, struct sf_error *err)
+{
+	const struct sf_view_options *o = c->opt;
+	SF_FREE struct sf_hf_name *before = sf_alloc_array(n, sizeof(*before));
 	struct sf_key_map rules;
 	struct sf_buf b = { 0 };
-	int r = sf_key_map_init(&rules, c->opt->hf_map, c->opt->nhf_map);
+	int r = sf_key_map_init(&rules, o->hf_map, o->nhf_map);
+
+	if (before)
+		memcpy(before, name, n * sizeof(*name));
+	else
+		r = -ENOMEM;
 
 	for (uint32_t i = 0; i < n && r >= 0; i++) {
 		sf_buf_reset(&b);
@@ -167,9 +182,14 @@ static int map_names(const struct sf_catalog *c, struct sf_arena *arena, struct 
 		if (!name[i].s)
 			r = -ENOMEM;
 	}
+	if (r < 0)
+		sf_fail(err, r, "no memory for the names of hf/");
+	else if (!o->key.n && !o->ignore.n) /* else what it matches may be left out */
+		r = sf_map_check(&rules, "hf-map", o->hf_map_arg, o->nhf_map_arg, name_at, before,
+		                 n, err);
 	sf_buf_release(&b);
 	sf_key_map_release(&rules);
-	return r;
+	return r < 0 ? r : 0;
 }
 
 static int compare(const void *a, const void *b)
@@ -207,9 +227,9 @@ int sf_hf_choose(const struct sf_catalog *c, uint32_t group, struct sf_arena *ar
 		name[i].len -= (uint32_t)strlen(MODULE);
 	}
 	if (c->opt->nhf_map)
-		r = map_names(c, arena, name, n);
+		r = map_names(c, arena, name, n, err);
 	if (r < 0)
-		return sf_fail(err, r, "no memory for the names of hf/");
+		return r;
 	qsort(name, n, sizeof(*name), compare);
 	r = check_names(c, name, n, err);
 	*ret = name;

@@ -15,6 +15,11 @@ enum sf_npy_bf16 { SF_NPY_VOID, SF_NPY_U2, SF_NPY_F4 };
 struct sf_map_rule {
 	const char *old_name, *new_name;
 };
+/* A --map as it was given, and the rules it made: those up to @end that are no earlier one's. */
+struct sf_map_arg {
+	const char *given;
+	size_t end;
+};
 struct sf_strs {
 	const char **at;
 	size_t n;
@@ -26,6 +31,8 @@ struct sf_view_options {
 	struct sf_strs key, ignore; /* KEY patterns on stored names */
 	struct sf_map_rule *map, *hf_map;
 	size_t nmap, nhf_map;
+	struct sf_map_arg *map_arg, *hf_map_arg; /* each must match something; none: nobody asks */
+	size_t nmap_arg, nhf_map_arg;
 	bool model_only;
 	enum sf_dtype dtype; /* cast of the model role's floats, SF_DTYPE_NONE as stored */
 	bool st_all_dtypes;  /* st_dtypes=all */

@@ -108,7 +108,32 @@ def times():
         check("the JSON's time is UTC", jrun("info", ckpt, env={"TZ": "Asia/Kolkata"})["committed"] == "2023-11-14T22:13:20Z")
 
 
-for part in (damage, counts, times):
+def did_you_mean():
+    for typed, meant in (("infoo", "info"), ("unmount", "umount"), ("exprt", "export"), ("hlep", "help"), ("lss", "ls")):
+        expect(f"verb {typed}", run(typed, CKPT), 2, err=f"did you mean {meant}?")
+    expect("help of a misspelt verb", run("help", "verfy"), 2, err="did you mean verify?")
+    expect("a verb like no other", run("zzzzzz", CKPT), 2, err="shardfuse --help lists the verbs")
+    for verb in ("info", "keys", "get"):
+        expect(f"{verb}: keys that end in it", run(verb, CKPT, "layers.0"), 1, err="2 keys end in 'layers.0': 'model.layers.0', 'optim.state.layers.0'")
+        expect(f"{verb}: the nearest", run(verb, CKPT, "model.norm.wieght"), 1, err="did you mean 'model.norm.weight'?")
+        expect(f"{verb}: of a glob", run(verb, CKPT, "modle.*"), 1, err="did you mean 'model.*'?")
+        expect(f"{verb}: a path of the tree", run(verb, CKPT, "state/model/norm"), 1, err="did you mean 'model.norm'?")
+    for option in ("--key", "--ignore"):
+        expect(f"{option} gets one too", run("keys", CKPT, option, "modle"), 1, err=f"{option} 'modle' matches no key: did you mean 'model'?")
+    expect("--map that matches nothing", run("keys", CKPT, "--map", "nope=foo"), 1, err="--map 'nope=foo' matches no key")
+    expect("--map, nearly", run("keys", CKPT, "--map", "model.nrom=foo"), 1, err="did you mean 'model.norm'?")
+    expect("--map of what an earlier one took matches", run("keys", CKPT, "--map", "model=m", "--map", "model.norm=x"), 0, out="m.norm.weight")
+    expect("--map of what is not shown matches", run("keys", CKPT, "--key", "optim", "--map", "model=m"), 0)
+    with open(f"{W}/rules", "w") as f:
+        f.write("nope\tfoo\nmodel.norm\tn\n")
+    expect("--map @FILE needs one rule that matches", run("keys", CKPT, "--map", f"@{W}/rules"), 0, out="n.weight")
+    with open(f"{W}/rules", "w") as f:
+        f.write("nope\tfoo\nnothing\tn\n")
+    expect("--map @FILE without", run("keys", CKPT, "--map", f"@{W}/rules"), 1, err="none of its 2 rules matches a key")
+    expect("--hf-map that matches nothing", run("ls", CKPT, "hf", "--hf-map", "norm.wieght=x"), 1, err="did you mean 'norm.weight'?")
+
+
+for part in (damage, counts, times, did_you_mean):
     with attempt(part.__name__):
         part()
 shutil.rmtree(W, ignore_errors=True)
