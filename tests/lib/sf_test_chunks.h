@@ -197,7 +197,8 @@ static inline void tc_boxes(struct tc_tensor *t, uint64_t *seed)
 	}
 }
 
-/* Maybe one chunk less, one twice, one moved by one; then in any order. */
+/* Maybe one chunk less, one twice, one in another's place, one moved by one, one shorter by one;
+ * then in any order. */
 static inline void tc_spoil(struct tc_tensor *t, uint64_t *seed)
 {
 	if (t->n && sf_test_below(seed, 4) == 0) {
@@ -213,6 +214,15 @@ static inline void tc_spoil(struct tc_tensor *t, uint64_t *seed)
 		unsigned d = (unsigned)sf_test_below(seed, t->ndim);
 		if (c->origin[d])
 			c->origin[d]--;
+	}
+	if (t->n && sf_test_below(seed, 8) == 0)
+		t->chunk[sf_test_below(seed, t->n)] = t->chunk[sf_test_below(seed, t->n)];
+	if (t->n && t->ndim && !t->parts && sf_test_below(seed, 8) == 0) {
+		struct tc_chunk *c = &t->chunk[sf_test_below(seed, t->n)];
+		unsigned d = (unsigned)sf_test_below(seed, t->ndim);
+		if (c->extent[d] > 1)
+			c->extent[d]--;
+		c->part_len = tc_volume(t, c);
 	}
 	if (sf_test_below(seed, 2))
 		for (size_t i = t->n; i > 1; i--) {

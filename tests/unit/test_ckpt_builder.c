@@ -310,6 +310,87 @@ START_TEST(paths_are_kept_whether_they_spell_the_name_or_not)
 }
 END_TEST
 
+static int path_of_depth(struct sf_ckpt_builder *b, size_t n)
+{
+	static struct sf_path_elem path[1001];
+
+	for (size_t i = 0; i < n; i++)
+		path[i] = (struct sf_path_elem){ "e", 1, 0 };
+	return sf_ckpt_builder_path(b, "w", 1, path, n, &err);
+}
+
+START_TEST(paths_end_at_a_thousand_elements)
+{
+	struct sf_ckpt_builder *b = new_builder();
+	uint64_t one = 1;
+
+	add_tensor(b, "w", &one, 1);
+	ck_assert_int_eq(path_of_depth(b, 1001), -EBADMSG);
+	ck_assert_msg(strstr(err.msg, "'w'") && strstr(err.msg, " 1001 ") &&
+	                      strstr(err.msg, " 1000 "),
+	              "%s", err.msg);
+	ck_assert_int_eq(path_of_depth(b, 1000), 0);
+	struct sf_ckpt *ckpt = finish(b);
+	ck_assert_uint_eq(ckpt->key[0].npath, 1000);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+/* Two ranks may say where one object is. */
+START_TEST(the_first_place_of_an_object_stays)
+{
+	struct sf_ckpt_builder *b = new_builder();
+	uint32_t first = add_place(b, "a"), second = add_place(b, "b"), id;
+
+	ck_assert_int_eq(sf_ckpt_builder_object(b, "o", 1, &id, &err), 0);
+	sf_ckpt_builder_set_object(b, id, first, 10, 11);
+	sf_ckpt_builder_set_object(b, id, second, 20, 22);
+	struct sf_ckpt *ckpt = finish(b);
+	ck_assert_uint_eq(ckpt->object[0].place, first);
+	ck_assert_uint_eq(ckpt->object[0].off, 10);
+	ck_assert_uint_eq(ckpt->object[0].len, 11);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+START_TEST(a_file_that_is_listed_twice_is_one)
+{
+	const struct sf_objinfo listed[] = { { .name = "b", .size = 2 },
+		                             { .name = "a", .size = 1 },
+		                             { .name = "b", .size = 2 },
+		                             { .name = "bb", .size = 3 } };
+	const char *const want[] = { "a", "b", "bb" };
+	struct sf_ckpt_builder *b = new_builder();
+
+	ck_assert_int_eq(sf_ckpt_builder_listing(b, listed, 4, &err), 0);
+	struct sf_ckpt *ckpt = finish(b);
+	ck_assert_uint_eq(ckpt->nlisting, 3);
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_str_eq(ckpt->listing[i].name, want[i]);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+/* First element and chunk number do not fit one word together. */
+START_TEST(chunks_past_two_to_the_62_are_put_in_order)
+{
+	const uint64_t far = UINT64_C(1) << 62, shape = far + 8;
+	struct sf_ckpt_builder *b = new_builder();
+	uint32_t id;
+
+	ck_assert_msg(sf_ckpt_builder_tensor(b, "w", 1, SF_UINT8, &shape, 1, &id, &err) == 0, "%s",
+	              err.msg);
+	add_chunk(b, far, 8);
+	add_chunk(b, 1, far - 1);
+	add_chunk(b, 0, 1);
+	struct sf_ckpt *ckpt = finish(b);
+	for (uint32_t i = 0; i < 3; i++)
+		ck_assert_uint_eq(ckpt->tensor[0].order[i], 2 - i);
+	ck_assert(ckpt->tensor[0].flags & SF_TENSOR_GRID);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
 START_TEST(damage_is_flagged_and_told_with_file_and_numbers)
 {
 	const struct sf_objinfo listed[] = { { .name = "short", .size = 100 },
@@ -447,10 +528,9 @@ START_TEST(warnings_stop_at_a_thousand_and_say_how_many_more)
 }
 END_TEST
 
-static void version(const char *source, int64_t mtime, uint64_t size, uint8_t hash[16])
+static void version_of(const char *source, int64_t mtime, struct sf_objinfo f, uint8_t hash[16])
 {
-	const struct sf_objinfo listed[] = { { .name = "f", .size = size },
-		                             { .name = "other", .size = 5 } };
+	const struct sf_objinfo listed[] = { f, { .name = "other", .size = 5 } };
 	struct sf_ckpt_builder *b;
 
 	ck_assert_int_eq(sf_ckpt_builder_new("dcp", source, &b, &err), 0);
@@ -463,6 +543,11 @@ static void version(const char *source, int64_t mtime, uint64_t size, uint8_t ha
 	ck_assert_int_eq(ckpt->step, 7);
 	memcpy(hash, ckpt->version_hash, 16);
 	sf_ckpt_free(ckpt);
+}
+
+static void version(const char *source, int64_t mtime, uint64_t size, uint8_t hash[16])
+{
+	version_of(source, mtime, (struct sf_objinfo){ .name = "f", .size = size }, hash);
 }
 
 START_TEST(the_version_hash_changes_with_source_time_and_sizes_only)
@@ -478,6 +563,26 @@ START_TEST(the_version_hash_changes_with_source_time_and_sizes_only)
 	ck_assert_mem_ne(a, b, 16);
 	version("/x", 1, 3, b);
 	ck_assert_mem_ne(a, b, 16);
+}
+END_TEST
+
+START_TEST(the_version_hash_changes_with_the_version_of_a_file)
+{
+	const struct sf_version of[] = { { .ino = 1 },        { .ino = 2 },
+		                         { .mtime_ns = 1 },   { .mtime_ns = 2 },
+		                         { .etag = "\"1\"" }, { .etag = "\"2\"" },
+		                         { .etag = "" },      { .dev = 0 } };
+	uint8_t hash[SF_ARRAY_LEN(of)][16], b[16];
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(of); i++) {
+		version_of("/x", 1, (struct sf_objinfo){ .name = "f", .size = 2, .version = of[i] },
+		           hash[i]);
+		for (size_t k = 0; k < i; k++)
+			ck_assert_msg(memcmp(hash[k], hash[i], 16) != 0, "%zu and %zu", k, i);
+	}
+	/* another mount of the same disk */
+	version_of("/x", 1, (struct sf_objinfo){ .name = "f", .size = 2, .version.dev = 7 }, b);
+	ck_assert_mem_eq(hash[SF_ARRAY_LEN(of) - 1], b, 16);
 }
 END_TEST
 
@@ -542,11 +647,16 @@ int main(void)
 	tcase_add_test(tc, what_contradicts_itself_is_refused_with_the_name_and_the_numbers);
 	tcase_add_test(tc, names_may_be_empty_or_hold_any_byte_and_are_found);
 	tcase_add_test(tc, paths_are_kept_whether_they_spell_the_name_or_not);
+	tcase_add_test(tc, paths_end_at_a_thousand_elements);
+	tcase_add_test(tc, the_first_place_of_an_object_stays);
+	tcase_add_test(tc, a_file_that_is_listed_twice_is_one);
+	tcase_add_test(tc, chunks_past_two_to_the_62_are_put_in_order);
 	tcase_add_test(tc, damage_is_flagged_and_told_with_file_and_numbers);
 	tcase_add_test(tc, twins_of_a_chunk_share_its_item);
 	tcase_add_test(tc, places_are_told_apart_by_file_form_and_transform);
 	tcase_add_test(tc, warnings_stop_at_a_thousand_and_say_how_many_more);
 	tcase_add_test(tc, the_version_hash_changes_with_source_time_and_sizes_only);
+	tcase_add_test(tc, the_version_hash_changes_with_the_version_of_a_file);
 	tcase_add_test(tc, a_million_chunks_are_built_quickly_and_take_at_most_64_bytes_each);
 	tcase_add_test(tc, an_unfinished_builder_is_freed_whole);
 	suite_add_tcase(s, tc);

@@ -81,6 +81,73 @@ START_TEST(flags_say_exactly_what_looking_at_every_element_says)
 }
 END_TEST
 
+/* A checkpoint of one uint8 tensor of @shape whose chunks are @box: origin, then extent, of each.
+ */
+static struct sf_ckpt *of_boxes(const uint64_t *shape, unsigned ndim, const uint64_t *box, size_t n)
+{
+	static struct tc_tensor t;
+
+	t = (struct tc_tensor){ .ndim = ndim, .dtype = SF_UINT8, .elem = 1 };
+	memcpy(t.shape, shape, ndim * sizeof(*shape));
+	for (size_t i = 0; i < n; i++)
+		tc_add(&t, box + 2 * ndim * i, box + 2 * ndim * i + ndim);
+	return tc_ckpt(&t);
+}
+
+#define WHOLE (SF_TENSOR_HOLE | SF_TENSOR_OVERLAP | SF_TENSOR_GRID)
+
+/* The cell that no axis passes: its own box says whether this is a grid. */
+START_TEST(a_cell_off_the_axes_counts_too)
+{
+	const uint64_t shape[2] = { 4, 6 };
+	uint64_t box[4][4] = { { 0, 0, 2, 3 }, { 0, 3, 2, 3 }, { 2, 0, 2, 3 }, { 2, 3, 2, 3 } };
+	struct sf_ckpt *ckpt;
+
+	ckpt = of_boxes(shape, 2, box[0], 4);
+	ck_assert_int_eq(ckpt->tensor[0].flags & WHOLE, SF_TENSOR_GRID);
+	sf_ckpt_free(ckpt);
+
+	box[3][2] = 1; /* a row short */
+	ckpt = of_boxes(shape, 2, box[0], 4);
+	ck_assert_int_eq(ckpt->tensor[0].flags & WHOLE, SF_TENSOR_HOLE);
+	sf_ckpt_free(ckpt);
+
+	memcpy(box[3], box[2], sizeof(box[3])); /* the cell beside it, again */
+	ckpt = of_boxes(shape, 2, box[0], 4);
+	ck_assert_int_eq(ckpt->tensor[0].flags & WHOLE, SF_TENSOR_HOLE | SF_TENSOR_OVERLAP);
+	sf_ckpt_free(ckpt);
+
+	memcpy(box[3], (uint64_t[]){ 2, 2, 2, 3 },
+	       sizeof(box[3])); /* of the right size, a column off */
+	ckpt = of_boxes(shape, 2, box[0], 4);
+	ck_assert_int_eq(ckpt->tensor[0].flags & WHOLE, SF_TENSOR_HOLE | SF_TENSOR_OVERLAP);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+/* Of a box of six, [0, 4) and [2, 4): six elements in sum. */
+START_TEST(parts_that_overlap_do_not_tile_by_their_sum)
+{
+	static struct tc_tensor t = {
+		.ndim = 1, .shape = { 6 }, .numel = 6, .dtype = SF_UINT8, .elem = 1, .parts = true
+	};
+	struct sf_coverage cover;
+	uint64_t budget = 1 << 20;
+	struct sf_ckpt *ckpt;
+
+	for (int i = 0; i < 2; i++)
+		tc_add(&t, (uint64_t[]){ 0 }, (uint64_t[]){ 6 });
+	t.chunk[0].part_len = 4;
+	t.chunk[1].part_off = 2;
+	t.chunk[1].part_len = 2;
+	ckpt = tc_ckpt(&t);
+	ck_assert_int_eq(ckpt->tensor[0].flags & WHOLE, SF_TENSOR_HOLE | SF_TENSOR_OVERLAP);
+	ck_assert_int_eq(sf_check_cover(&ckpt->tensor[0], &budget, &cover), 0);
+	ck_assert_uint_eq(cover.hole, 4);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
 START_TEST(a_check_without_budget_never_calls_a_broken_tensor_whole)
 {
 	uint64_t seed = sf_test_seed("budget");
@@ -248,6 +315,8 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, flags_say_exactly_what_looking_at_every_element_says, 0,
 	                    2 * TC_NKINDS);
+	tcase_add_test(tc, a_cell_off_the_axes_counts_too);
+	tcase_add_test(tc, parts_that_overlap_do_not_tile_by_their_sum);
 	tcase_add_test(tc, a_check_without_budget_never_calls_a_broken_tensor_whole);
 	tcase_add_test(tc, corners_and_sweep_agree_on_random_boxes);
 	tcase_add_test(tc, the_radix_sort_orders_the_upper_bits_and_keeps_the_rest_in_place);
