@@ -15,6 +15,7 @@ TESTS_UNIT = \
 	%D%/unit/test_dtype_text \
 	%D%/unit/test_error \
 	%D%/unit/test_expect \
+	%D%/unit/test_guard \
 	%D%/unit/test_item_cache \
 	%D%/unit/test_json \
 	%D%/unit/test_library \
@@ -39,6 +40,7 @@ TESTS_UNIT = \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \
 	%D%/unit/test_source \
+	%D%/unit/test_source_file \
 	%D%/unit/test_store_file \
 	%D%/unit/test_thread_pool \
 	%D%/unit/test_torch_item \
@@ -68,6 +70,9 @@ TESTS_FAULT = \
 # the n-th allocation fails
 %C%_fault_test_reader_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
+
+# the kernel answers in part, or not at once
+%C%_unit_test_source_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2,--wrap=mincore,--wrap=fstatfs
 
 if HAVE_CHECK
 check_PROGRAMS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)

@@ -217,6 +217,83 @@ START_TEST(the_same_bytes_written_again_are_another_version)
 }
 END_TEST
 
+static struct stat stat_of(const char *name)
+{
+	struct stat st;
+
+	ck_assert_int_eq(stat(in_dir(name), &st), 0);
+	return st;
+}
+
+/* rsync -t and cp -p give a new file the size and time of the old one. */
+START_TEST(a_file_replaced_by_one_of_its_size_and_time_is_another)
+{
+	struct seen s = { 0 };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_source *src;
+	char was[32], now[32];
+
+	begin();
+	ck_assert_int_eq(mkdir(in_dir("sub"), 0700), 0);
+	put("sub/b", "bytes");
+	ck_assert_int_eq(store->ops->list(store, "", 1, see, &s, NULL), 0);
+	s.b.name = "sub/b";
+	ck_assert_int_eq(store->ops->open(store, "sub/b", &s.b, &src, NULL), 0);
+	sf_source_unref(src);
+	struct stat old = stat_of("sub/b");
+	put("sub/new", "other");
+	ck_assert_int_eq(utimensat(AT_FDCWD, in_dir("sub/new"),
+	                           (struct timespec[2]){ old.st_atim, old.st_mtim }, 0),
+	                 0);
+	ck_assert_int_eq(rename(in_dir("sub/new"), in_dir("sub/b")), 0);
+	ck_assert_int_eq(store->ops->open(store, "sub/b", &s.b, &src, &err), -ESTALE);
+	snprintf(was, sizeof(was), " %llu ", (unsigned long long)old.st_ino);
+	snprintf(now, sizeof(now), " %llu ", (unsigned long long)stat_of("sub/b").st_ino);
+	ck_assert_msg(strstr(err.msg, "replaced") && strstr(err.msg, was) && strstr(err.msg, now),
+	              "%s", err.msg);
+	end();
+}
+END_TEST
+
+START_TEST(every_part_of_a_version_is_compared)
+{
+	const struct sf_version v = { .dev = 1, .ino = 2, .mtime_ns = 3000000004, .etag = "\"e\"" };
+	struct sf_version other;
+	struct sf_error err = SF_ERROR_INIT;
+	const char *const words[] = { "device", "inode", "3.000000004", "\"e\"", "''" };
+
+	ck_assert_int_eq(sf_version_check("x", 5, &v, 5, &v, &err), 0);
+	ck_assert_int_eq(sf_version_check("x", UINT64_MAX, &v, 5, &v, &err), 0);
+	ck_assert_int_eq(sf_version_check("x", 6, &v, 5, &v, &err), -ESTALE);
+	ck_assert_int_eq(sf_version_check("x", 5, &(struct sf_version){ 0 }, 5, &v, &err),
+	                 0); /* nobody knew */
+	for (int i = 0; i < 5; i++) {
+		struct sf_version want = v;
+		if (i < 3)
+			want.etag = NULL;
+		other = want;
+		if (i == 0)
+			other.dev++;
+		if (i == 1)
+			other.ino++;
+		if (i == 2)
+			other.mtime_ns++;
+		if (i == 3)
+			other.etag = "\"f\"";
+		if (i == 4)
+			other.etag = NULL;
+		ck_assert_int_eq(sf_version_check("x", 5, &want, 5, &other, &err), -ESTALE);
+		ck_assert_msg(strstr(err.msg, words[i]) != NULL, "%s", err.msg);
+	}
+	/* one of them known is enough */
+	for (int i = 0; i < 3; i++) {
+		struct sf_version one = { .dev = i == 0, .ino = i == 1, .mtime_ns = i == 2 };
+		ck_assert_int_eq(sf_version_check("x", 5, &one, 5, &one, &err), 0);
+		ck_assert_int_eq(sf_version_check("x", 5, &one, 5, &v, &err), -ESTALE);
+	}
+}
+END_TEST
+
 START_TEST(the_directory_is_held_open)
 {
 	struct sf_store *s;
@@ -249,6 +326,8 @@ static Suite *suite(void)
 	tcase_add_test(t, a_listing_goes_to_its_depth_and_not_round_in_circles);
 	tcase_add_test(t, a_callback_ends_the_listing_with_its_result);
 	tcase_add_test(t, the_same_bytes_written_again_are_another_version);
+	tcase_add_test(t, a_file_replaced_by_one_of_its_size_and_time_is_another);
+	tcase_add_test(t, every_part_of_a_version_is_compared);
 	tcase_add_test(t, the_directory_is_held_open);
 	suite_add_tcase(s, t);
 	return s;
