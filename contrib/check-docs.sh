@@ -29,10 +29,10 @@ verbs=$("$program" --help | sed -n '/^verbs:/,/^$/s/^  \([a-z][a-z-]*\) .*/\1/p'
 all=
 for verb in $verbs; do
 	grep -q "^\.It Cm $verb\b" "$man" || complain "$man: no entry for the verb $verb"
-	help=$("$program" "$verb" --help) || complain "$verb --help: exit $?"
-	echo "$help" | grep -q '^example:' || complain "$verb --help shows no example"
+	help=$("$program" "$verb" --help-all) || complain "$verb --help-all: exit $?"
+	"$program" "$verb" --help | grep -q '^example:' || complain "$verb --help shows no example"
 	options=$(echo "$help" | sed -n 's/^  \(-., \|    \)--\([a-z-]*\).*/\2/p')
-	words=$(echo "$help" | sed -n '/^in -o alone:/,/^$/s/^      \([a-z_]*\).*/\1/p')
+	words=$(echo "$help" | sed -n '/^only with -o:/,/^$/s/^      \([a-z_]*\).*/\1/p')
 	for o in $options $words; do
 		in_man "$o" || complain "$man: nothing about '$o' of $verb"
 	done
@@ -40,7 +40,8 @@ for verb in $verbs; do
 done
 
 for o in $(sed -nE 's/^\.(Fl|It Fl|Op Fl)( .)? ?,? ?-([a-z][a-z-]+).*/\3/p' "$man" | sort -u); do
-	echo "$all" | tr ' ' '\n' | grep -qx -- "$o" || [ "$o" = help ] || complain "$man: --$o is no option of any verb"
+	echo "$all" | tr ' ' '\n' | grep -qx -- "$o" || [ "$o" = help ] || [ "$o" = help-all ] ||
+		complain "$man: --$o is no option of any verb"
 done
 
 # shardfuse.h(3) has the functions that shardfuse.h exports, and no others

@@ -32,8 +32,6 @@ const struct sf_opt sf_mount_word_table[] = {
 	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER", "owner of the files (default: who mounts)" },
 	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "their group" },
 	{ "umask", 0, SF_OPT_STR, AT(umask), NULL, "OCTAL", "permission bits taken away" },
-	{ "refresh", 0, SF_OPT_UINT, AT(refresh), NULL, "SECONDS",
-	  "how often a run directory is looked at" },
 	{ 0 },
 };
 
@@ -70,7 +68,11 @@ static int apply_word(struct sf_mount_options *o, struct sf_common *common, char
 		return r < 0 ? r : 0;
 	if (o->sloppy)
 		return 0;
-	const char *near = sf_options_near(tables, word, strcspn(word, "="));
+	size_t len = strcspn(word, "=");
+	const char *near = sf_options_near(tables, word, len), *later = sf_options_later(word, len);
+	if (later)
+		return sf_fail(err, -EINVAL, "mount option '%.*s': %s: not in this version",
+		               (int)len, word, later);
 	return sf_fail(err, -EINVAL,
 	               near ? "unknown mount option '%s': did you mean %s?"
 	                    : "unknown mount option '%s' (shardfuse mount --help lists them)",

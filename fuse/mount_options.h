@@ -11,8 +11,7 @@ struct sf_mount_options {
 	bool sloppy, fake; /* mount(8)'s -s -f when called as mount.shardfuse */
 	bool allow_other, allow_root, auto_unmount;
 	const char *uid, *gid, *umask;
-	unsigned refresh; /* seconds; for run directories, which are not mounted yet */
-	char **kept;      /* copies of words that the options point into */
+	char **kept; /* copies of words that the options point into */
 	size_t nkept;
 };
 extern const struct sf_opt sf_mount_option_table[], sf_mount_word_table[];

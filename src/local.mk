@@ -3,6 +3,7 @@
 SF_SOURCES_BASE = \
 	%D%/base/arena.c \
 	%D%/base/buf.c \
+	%D%/base/columns.c \
 	%D%/base/error.c \
 	%D%/base/escape.c \
 	%D%/base/glob.c \

@@ -10,6 +10,7 @@ TESTS_UNIT = \
 	%D%/unit/test_ckpt_group \
 	%D%/unit/test_copy_out \
 	%D%/unit/test_coalesce \
+	%D%/unit/test_columns \
 	%D%/unit/test_damage \
 	%D%/unit/test_dtype \
 	%D%/unit/test_dtype_text \

@@ -1,4 +1,5 @@
 #include "config.h"
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,40 +25,68 @@ int sf_cli_error(int code, const struct sf_error *err)
 	return code;
 }
 
-static void help_cmd(const struct sf_cmd *cmd, FILE *f)
+static void section(const char *title, const struct sf_opt *table, size_t width, FILE *f)
 {
-	const struct sf_opt *tables[2] = { NULL };
+	fprintf(f, "\n%s:\n", title);
+	sf_options_help(table, width, f);
+}
 
-	fprintf(f, "usage: shardfuse %s %s\n\n%s.\n", cmd->name, cmd->usage, cmd->about);
-	if (cmd->options) {
-		tables[0] = cmd->options;
-		fprintf(f, "\noptions:\n");
-		sf_options_help(tables, f);
-	}
+/* A verb's own options; those that all verbs know with @all. */
+static void help_cmd(const struct sf_cmd *cmd, bool all, FILE *f)
+{
+	size_t width = sf_options_width(cmd->options);
+
+	if (all && cmd->view)
+		width = SF_MAX(width, sf_options_width(sf_view_option_table));
+	if (all && cmd->common)
+		width = SF_MAX(width, sf_options_width(sf_common_options));
+	fprintf(f, "usage: shardfuse %s %s\n\n%c%s.\n", cmd->name, cmd->usage,
+	        toupper((unsigned char)cmd->about[0]), cmd->about + 1);
+	if (cmd->options)
+		section("options", cmd->options, width, f);
 	if (cmd->words) {
-		fprintf(f, "\nin -o alone:\n");
-		sf_options_help_words(cmd->words, f);
+		fprintf(f, "\nonly with -o:\n");
+		sf_options_help_words(cmd->words, width, f);
 	}
-	if (cmd->view) {
-		tables[0] = sf_view_option_table;
-		fprintf(f, "\nwhat is shown:\n");
-		sf_options_help(tables, f);
+	if (all && cmd->view)
+		section("what is shown", sf_view_option_table, width, f);
+	if (all && cmd->common)
+		section("common options", sf_common_options, width, f);
+	if (!all && (cmd->view || cmd->common))
+		fprintf(f,
+		        "\nshardfuse %s --help-all adds the options of all verbs: what is shown, "
+		        "memory, log …%s\n",
+		        cmd->name,
+		        cmd->words ? "\nEach is also a word of -o, without its dashes." : "");
+	if (!cmd->example)
+		return;
+	fprintf(f, "\nexample:\n");
+	for (const char *line = cmd->example, *end; *line; line = end + (*end == '\n')) {
+		line += strspn(line, " ");
+		end = line + strcspn(line, "\n");
+		fprintf(f, "  %.*s\n", (int)(end - line), line);
 	}
-	if (cmd->common) {
-		tables[0] = sf_common_options;
-		fprintf(f, "\ncommon options:\n");
-		sf_options_help(tables, f);
-	}
-	if (cmd->example)
-		fprintf(f, "\nexample:\n  %s", cmd->example);
-	if (cmd->example && cmd->example[strlen(cmd->example) - 1] != '\n')
-		fputc('\n', f);
+}
+
+/* --help or --help-all before "--", or -h where that is no option of the verb's; 0: neither. */
+static int asks_for_help(const struct sf_cmd *cmd, int argc, char **argv)
+{
+	bool taken = false;
+
+	for (const struct sf_opt *o = cmd->options; o && o->name; o++)
+		taken |= o->letter == 'h';
+	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
+		if (strcmp(argv[i], "--help-all") == 0)
+			return 2;
+		else if (strcmp(argv[i], "--help") == 0 || (!taken && strcmp(argv[i], "-h") == 0))
+			return 1;
+	return 0;
 }
 
 static void help_all(const struct sf_cmd *const *more, size_t nmore, FILE *f)
 {
 	fprintf(f, "usage: shardfuse SOURCE MOUNTPOINT [-o NAME[=VALUE],…]\n"
-	           "       shardfuse VERB … (shardfuse VERB --help)\n\n"
+	           "       shardfuse VERB … (shardfuse VERB --help; --help-all: every option)\n\n"
 	           "Shows a sharded checkpoint as unsharded .pt, .safetensors and .npy files, "
 	           "without converting it.\n\nverbs:\n");
 	for (size_t i = 0; i < nmore; i++)
@@ -85,11 +114,11 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 	size_t n = 0;
 	int code;
 
-	for (int i = 1; i < argc && strcmp(argv[i], "--") != 0; i++)
-		if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
-			help_cmd(cmd, stdout);
-			return SF_EXIT_OK;
-		}
+	int asks = asks_for_help(cmd, argc, argv);
+	if (asks) {
+		help_cmd(cmd, asks == 2, stdout);
+		return SF_EXIT_OK;
+	}
 	void *opt = calloc(1, cmd->opt_size + 1);
 	if (!opt) {
 		sf_fail(&err, -ENOMEM, "options");
@@ -188,10 +217,10 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 		return SF_EXIT_OK;
 	}
 	if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 ||
-	    strcmp(first, "help") == 0) {
+	    strcmp(first, "--help-all") == 0 || strcmp(first, "help") == 0) {
 		cmd = argc > 2 ? find(argv[2], more, nmore) : NULL;
 		if (cmd)
-			help_cmd(cmd, stdout);
+			help_cmd(cmd, strcmp(first, "--help-all") == 0, stdout);
 		else if (argc > 2 && argv[2][0] != '-')
 			return no_verb(argv[2], false, more, nmore);
 		else

@@ -10,9 +10,10 @@ struct sf_cmd {
 	const char *name;
 	const char *usage;   /* "SOURCE KEY… [--format npy|pt|…]" */
 	const char *about;   /* one line */
-	const char *example; /* lines shown at the end of --help */
+	const char *example; /* lines shown, indented, at the end of --help */
 	const struct sf_opt
-		*options; /* its own, NULL for none; the common ones follow where common is set */
+		*options; /* its own, NULL for none; the common ones follow where common is set, in
+	                     --help-all */
 	const struct sf_opt *words; /* mount's -o knows these besides; only --help looks here */
 	bool common, view;          /* takes the common options; those that choose what is shown */
 	int min_args, max_args;     /* positional; max -1 any */

@@ -42,24 +42,11 @@ const struct sf_opt sf_common_options[] = {
 	  "threads that wait for storage (default 16)" },
 	{ "timeout", 0, SF_OPT_UINT, AT(timeout_s), NULL, "SECONDS",
 	  "a read's deadline (default 60)" },
-	{ "complete", 0, SF_OPT_FLAG, AT(complete), NULL, NULL, "refuse a checkpoint with damage" },
-	{ "quiet", 'q', SF_OPT_FLAG, AT(quiet), NULL, NULL, "no talk on stderr but errors" },
+	{ "complete", 0, SF_OPT_FLAG, AT(complete), NULL, NULL, "refuse a damaged checkpoint" },
+	{ "quiet", 'q', SF_OPT_FLAG, AT(quiet), NULL, NULL, "print errors only" },
 	{ "log-level", 0, SF_OPT_CALL, 0, parse_log_level, "LEVEL", "error, warn, info or debug" },
 	{ "log-file", 0, SF_OPT_STR, AT(log_file), NULL, "FILE", "log there" },
 	{ "config", 0, SF_OPT_CALL, 0, read_config, "FILE", "options, a line name=value each" },
-	{ "endpoint-url", 0, SF_OPT_STR, AT(endpoint_url), NULL, "URL",
-	  "remote sources: the server" },
-	{ "region", 0, SF_OPT_STR, AT(region), NULL, "NAME", "remote sources: the region" },
-	{ "profile", 0, SF_OPT_STR, AT(profile), NULL, "NAME",
-	  "remote sources: the credentials' profile" },
-	{ "no-sign-request", 0, SF_OPT_FLAG, AT(no_sign_request), NULL, NULL,
-	  "remote sources: anonymous" },
-	{ "ca-bundle", 0, SF_OPT_STR, AT(ca_bundle), NULL, "FILE",
-	  "remote sources: trusted certificates" },
-	{ "cache-dir", 0, SF_OPT_STR, AT(cache_dir), NULL, "DIR",
-	  "remote sources: where stored ranges are kept" },
-	{ "cache-size", 0, SF_OPT_SIZE, AT(cache_size), NULL, "SIZE",
-	  "remote sources: at most that much" },
 	{ 0 },
 };
 
@@ -153,7 +140,7 @@ const struct sf_opt sf_view_option_table[] = {
 	{ "map", 0, SF_OPT_CALL, 0, parse_map, "OLD=NEW|@FILE",
 	  "show stored name OLD as NEW; repeats" },
 	{ "hf-map", 0, SF_OPT_CALL, 0, parse_hf_map, "OLD=NEW|@FILE", "the same for hf/ alone" },
-	{ "model-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "the model role alone" },
+	{ "model-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "show only the model" },
 	{ "weights-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL,
 	  "the same (Composer's word)" },
 	{ "dtype", 0, SF_OPT_CALL, 0, parse_dtype, "bf16|fp16|fp32", "cast the model's floats" },
@@ -172,17 +159,52 @@ const struct sf_opt sf_view_option_table[] = {
 	{ "hf-files", 0, SF_OPT_STR, VIEW(hf_files), NULL, "DIR",
 	  "hf: where config.json and the tokenizer are" },
 	{ "views", 0, SF_OPT_LIST, VIEW(views), NULL, "NAME,…",
-	  "only these views: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },
+	  "only these: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },
 	{ 0 },
 };
 
-/* Lines name=value; # begins a comment line. Names nobody knows are an error, as on the command
- * line. */
-static int read_config(void *dest, const char *value, struct sf_error *err)
+/* "name = value" -> "name=value", in place. */
+static void join_at_equals(char *s)
+{
+	char *eq = strchr(s, '='), *from = eq, *to = eq;
+
+	if (!eq)
+		return;
+	while (to > s && isspace((unsigned char)to[-1]))
+		to--;
+	do
+		from++;
+	while (isspace((unsigned char)*from));
+	*to++ = '=';
+	memmove(to, from, strlen(from) + 1);
+}
+
+/* One line of a config file, blanks at its ends taken off. */
+static int config_line(struct sf_common *o, char *s, struct sf_error *err)
 {
 	const struct sf_opt *const tables[] = { sf_common_options, sf_view_option_table, NULL };
-	struct sf_common *o = dest;
 	void *const dests[] = { o, &o->view };
+
+	join_at_equals(s);
+	size_t len = strcspn(s, "=");
+	if (len == 6 && memcmp(s, "config", 6) == 0)
+		return sf_fail(err, -EINVAL, "a config file names no other");
+	char *kept = strdup(s); /* values point into it for the program's life */
+	int r = kept ? sf_options_word(tables, dests, kept, err) : sf_fail(err, -ENOMEM, "'%s'", s);
+	if (r != 0)
+		return r;
+	const char *later = sf_options_later(s, len), *near = sf_options_near(tables, s, len);
+	if (later)
+		return sf_fail(err, -EINVAL, "%.*s: %s: not in this version", (int)len, s, later);
+	return sf_fail(err, -EINVAL,
+	               near ? "unknown option '%.*s': did you mean %s?" : "unknown option '%.*s'",
+	               (int)len, s, near);
+}
+
+/* Lines name=value, blanks around the = or none; # begins a comment line. Names nobody knows are an
+ * error, as on the command line. */
+static int read_config(void *dest, const char *value, struct sf_error *err)
+{
 	FILE *f = fopen(value, "re");
 	char *line = NULL;
 	size_t cap = 0;
@@ -200,15 +222,7 @@ static int read_config(void *dest, const char *value, struct sf_error *err)
 			s++;
 		if (!*s || *s == '#')
 			continue;
-		bool nested = strncmp(s, "config", 6) == 0 && strchr("= \t", s[6]);
-		char *kept =
-			nested ? NULL : strdup(s); /* values point into it for the program's life */
-		if (nested)
-			r = sf_fail(err, -EINVAL, "a config file names no other");
-		else
-			r = kept ? sf_options_word(tables, dests, kept, err) : -ENOMEM;
-		if (r == 0)
-			r = sf_fail(err, -EINVAL, "unknown option '%s'", s);
+		r = config_line(dest, s, err);
 		if (r < 0)
 			r = sf_fail_ctx(err, r, "'%s' line %u", value, n);
 	}

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include "base/columns.h"
 #include "base/mem.h"
 #include "base/near.h"
 #include "tool/options.h"
@@ -59,11 +60,30 @@ const char *sf_options_near(const struct sf_opt *const *tables, const char *name
 	return near;
 }
 
+const char *sf_options_later(const char *name, size_t len)
+{
+	static const struct {
+		const char *name, *needs;
+	} later[] = {
+		{ "endpoint-url", "remote sources" }, { "region", "remote sources" },
+		{ "profile", "remote sources" },      { "no-sign-request", "remote sources" },
+		{ "ca-bundle", "remote sources" },    { "cache-dir", "remote sources" },
+		{ "cache-size", "remote sources" },   { "refresh", "run directories" },
+	};
+	for (size_t i = 0; i < SF_ARRAY_LEN(later); i++)
+		if (same_name(name, len, later[i].name))
+			return later[i].needs;
+	return NULL;
+}
+
 static int unknown(const struct sf_opt *const *tables, const char *shown, const char *name,
                    size_t len, struct sf_error *err)
 {
-	const char *near = sf_options_near(tables, name, len);
+	const char *near = sf_options_near(tables, name, len), *later = sf_options_later(name, len);
 
+	if (later)
+		return sf_fail(err, -EINVAL, "%.*s: %s: not in this version", (int)len + 2, shown,
+		               later);
 	if (near)
 		return sf_fail(err, -EINVAL, "unknown option '%s': did you mean --%s?", shown,
 		               near);
@@ -114,17 +134,17 @@ static int strs_add(struct sf_strs *l, const char *s)
 	return 0;
 }
 
-/* Splits at @sep; "\" before it keeps it. Each part is malloc'ed: a list's strings are its own,
- * unlike those of other options. */
-static int strs_split(struct sf_strs *l, const char *value, char sep)
+/* Splits at a character of @seps; "\" before it keeps it. Each part is malloc'ed: a list's strings
+ * are its own, unlike those of other options. */
+static int strs_split(struct sf_strs *l, const char *value, const char *seps)
 {
 	SF_FREE char *copy = strdup(value);
 	char *from = copy, *to = copy, *start = to;
 	int r = copy ? 0 : -ENOMEM;
 	for (; r == 0; from++) {
-		if (from[0] == '\\' && from[1] == sep) {
+		if (from[0] == '\\' && from[1] && strchr(seps, from[1])) {
 			*to++ = *++from;
-		} else if (*from == sep || !*from) {
+		} else if (!*from || strchr(seps, *from)) {
 			bool last = !*from;
 			*to = 0;
 			char *part = to > start ? strdup(start) : NULL;
@@ -142,7 +162,7 @@ static int strs_split(struct sf_strs *l, const char *value, char sep)
 	return r;
 }
 
-static int set(const struct sf_opt *o, void *dest, const char *value, char list_sep,
+static int set(const struct sf_opt *o, void *dest, const char *value, const char *list_seps,
                struct sf_error *err)
 {
 	void *at = (char *)dest + o->offset;
@@ -164,7 +184,7 @@ static int set(const struct sf_opt *o, void *dest, const char *value, char list_
 		r = strs_add(at, value);
 		break;
 	case SF_OPT_LIST:
-		r = strs_split(at, value, list_sep);
+		r = strs_split(at, value, list_seps);
 		break;
 	case SF_OPT_UINT:
 		errno = 0;
@@ -205,7 +225,7 @@ static int parse_long(const struct sf_opt *const *tables, void *const *dests, ch
 			return sf_fail(err, -EINVAL, "--%s wants %s", o->name, o->arg);
 		value = argv[++*i];
 	}
-	return set(o, dest, value, ',', err);
+	return set(o, dest, value, ",:", err);
 }
 
 static int parse_letters(const struct sf_opt *const *tables, void *const *dests, char **argv,
@@ -226,7 +246,7 @@ static int parse_letters(const struct sf_opt *const *tables, void *const *dests,
 			else
 				return sf_fail(err, -EINVAL, "-%c wants %s", *c, o->arg);
 		}
-		int r = set(o, dest, value, ',', err);
+		int r = set(o, dest, value, ",:", err);
 		if (r < 0)
 			return r;
 		if (value)
@@ -280,31 +300,62 @@ int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char
 	}
 	if (!is_flag(o) && !value)
 		return sf_fail(err, -EINVAL, "option '%s' wants =%s", o->name, o->arg);
-	int r = set(o, dest, value, ':', err);
+	int r = set(o, dest, value, ":", err);
 	return r < 0 ? r : 1;
 }
 
-void sf_options_help(const struct sf_opt *const *tables, void *file)
+/* "  -k, --key KEY"; a word of -o: "      uid=USER" */
+static void name_text(const struct sf_opt *o, bool word, char text[128])
 {
-	FILE *f = file;
-	for (size_t t = 0; tables[t]; t++) {
-		for (const struct sf_opt *o = tables[t]; o->name; o++) {
-			char left[80], letter[8] = "    ";
-			if (o->letter)
-				snprintf(letter, sizeof(letter), "-%c, ", o->letter);
-			snprintf(left, sizeof(left), "%s--%s%s%s", letter, o->name,
-			         o->arg ? " " : "", o->arg ? o->arg : "");
-			fprintf(f, "  %-34s %s\n", left, o->help);
+	char letter[8] = "    ";
+
+	if (word) {
+		snprintf(text, 128, "      %s%s%s", o->name, o->arg ? "=" : "",
+		         o->arg ? o->arg : "");
+		return;
+	}
+	if (o->letter)
+		snprintf(letter, sizeof(letter), "-%c, ", o->letter);
+	snprintf(text, 128, "  %s--%s%s%s", letter, o->name, o->arg ? " " : "",
+	         o->arg ? o->arg : "");
+}
+
+size_t sf_options_width(const struct sf_opt *table)
+{
+	size_t width = 0;
+	char text[128];
+
+	for (const struct sf_opt *o = table; o && o->name; o++) {
+		name_text(o, false, text);
+		size_t n = sf_columns(text, strlen(text));
+		if (n <= SF_HELP_COLUMN)
+			width = SF_MAX(width, n);
+	}
+	return width;
+}
+
+static void help(const struct sf_opt *table, bool words, size_t width, FILE *f)
+{
+	char text[128];
+
+	for (const struct sf_opt *o = table; o->name; o++) {
+		name_text(o, words, text);
+		size_t n = sf_columns(text, strlen(text));
+		fputs(text, f);
+		if (n > width) {
+			putc('\n', f);
+			n = 0;
 		}
+		fprintf(f, "%*s  %s\n", (int)(width - n), "", o->help);
 	}
 }
 
-void sf_options_help_words(const struct sf_opt *table, void *file)
+void sf_options_help(const struct sf_opt *table, size_t width, void *file)
 {
-	for (const struct sf_opt *o = table; o->name; o++) {
-		char left[80];
-		snprintf(left, sizeof(left), "%s%s%s", o->name, o->arg ? "=" : "",
-		         o->arg ? o->arg : "");
-		fprintf(file, "      %-30s %s\n", left, o->help);
-	}
+	help(table, false, width, file);
+}
+
+void sf_options_help_words(const struct sf_opt *table, size_t width, void *file)
+{
+	help(table, true, width, file);
 }

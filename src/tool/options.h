@@ -13,8 +13,8 @@ enum sf_opt_type {
 	SF_OPT_NOFLAG, /* bool: set false (--no-optim) */
 	SF_OPT_STR,    /* const char *: the last wins */
 	SF_OPT_STRS,   /* struct sf_strs: repeats add up; never split */
-	SF_OPT_LIST,   /* struct sf_strs of malloc'ed strings: also split at ',' on the command line
-	                  and ':' in -o */
+	SF_OPT_LIST,   /* struct sf_strs of malloc'ed strings: also split at ':', and on the command
+	                  line at ',' */
 	SF_OPT_UINT,   /* unsigned */
 	SF_OPT_SIZE,   /* uint64_t bytes: KB MB GB TB powers of 1000; K M G T and KiB … of 1024 */
 	SF_OPT_CALL,   /* parse(dest, value, err) */
@@ -43,10 +43,17 @@ int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char
                     struct sf_error *err);
 /* The option whose name is nearest to a misspelt one, or NULL. */
 const char *sf_options_near(const struct sf_opt *const *tables, const char *name, size_t len);
-/* The options part of --help. */
-void sf_options_help(const struct sf_opt *const *tables, void *file);
+/* What an option that this version does not have needs ("remote sources"), or NULL: it is unknown.
+ */
+const char *sf_options_later(const char *name, size_t len);
+/* Columns that the names take in --help, at most SF_HELP_COLUMN. */
+#define SF_HELP_COLUMN 34
+size_t sf_options_width(const struct sf_opt *table);
+/* The options part of --help: what each does begins at column @width, below a name that is wider.
+ */
+void sf_options_help(const struct sf_opt *table, size_t width, void *file);
 /* The same for names that are words of -o alone: without dashes, "uid=USER". */
-void sf_options_help_words(const struct sf_opt *table, void *file);
+void sf_options_help_words(const struct sf_opt *table, size_t width, void *file);
 int sf_parse_size(const char *s, uint64_t *ret, struct sf_error *err);
 
 #endif

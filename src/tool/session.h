@@ -16,10 +16,6 @@ struct sf_common {
 	unsigned threads, timeout_s;
 	bool quiet, complete;
 	const char *log_file;
-	/* remote stores and their cache: accepted, used when such a source is opened */
-	const char *endpoint_url, *region, *profile, *ca_bundle, *cache_dir;
-	bool no_sign_request;
-	uint64_t cache_size;
 	struct sf_view_options view;
 	bool hold_hf;      /* the mount: find the companions by descriptor, it may lie below the
 	                      mountpoint */
@@ -48,8 +44,8 @@ struct sf_session {
 	struct sf_tree *tree;
 };
 /*
- * sf_session_store starts the threads and opens SOURCE, so a daemon has forked before and changes its
- * directory after; sf_session_load reads the checkpoint. sf_session_open does both. On failure
+ * sf_session_store starts the threads and opens SOURCE, so a daemon has forked before and changes
+ * its directory after; sf_session_load reads the checkpoint. sf_session_open does both. On failure
  * everything is closed and *s is { 0 }. Messages name SOURCE.
  */
 int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source,

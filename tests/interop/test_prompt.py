@@ -133,7 +133,49 @@ def did_you_mean():
     expect("--hf-map that matches nothing", run("ls", CKPT, "hf", "--hf-map", "norm.wieght=x"), 1, err="did you mean 'norm.weight'?")
 
 
-for part in (damage, counts, times, did_you_mean):
+VERBS = "mount umount status info keys ls cat get export verify doctor".split()
+REMOTE = "--endpoint-url --region --profile --no-sign-request --ca-bundle --cache-dir --cache-size".split()
+
+
+def help_texts():
+    for verb in VERBS:
+        short, full = run(verb, "--help").stdout, run(verb, "--help-all").stdout
+        check(f"{verb} --help ends with one newline", short.endswith("\n") and not short.endswith("\n\n") and full.endswith("\n"), repr(short[-40:]))
+        check(f"{verb} --help: nothing this version cannot do", "remote" not in full and "refresh" not in full and not any(o in full for o in REMOTE), full)
+        body = full.split("\n\n", 1)[1]
+        check(f"{verb} --help: every line is indented or a heading", all(line.startswith("  ") or not line or line[0].isalpha() or line.startswith("shardfuse ") for line in body.splitlines()), body)
+        starts = {len(m.group(1)) for m in re.finditer(r"^(  (?:-., |    )--\S+(?: \S+)?  +)\S", full, re.M)}
+        check(f"{verb} --help: one column", len(starts) <= 1, sorted(starts))
+        example = full.split("\nexample:\n")[1].splitlines()
+        check(f"{verb} --help: examples are indented", example and all(re.match(r"  \S", line) for line in example), example)
+    short, full = run("cat", "--help").stdout, run("cat", "--help-all").stdout
+    check("--help has the verb's own options, --help-all those of all", "--dtype" not in short and "--memory" not in short and "--help-all" in short
+          and "--dtype" in full and "--memory" in full, short)
+    check("own options come first", run("get", "--help-all").stdout.index("--format") < run("get", "--help-all").stdout.index("--dtype"))
+    expect("--help-all alone", run("--help-all"), 0, out="verbs:")
+    for o in REMOTE:
+        expect(f"{o} says why not", run("keys", CKPT, o, "x"), 2, err=f"{o}: remote sources: not in this version")
+    r = run("mount", CKPT, W, "-o", "refresh=5")
+    if "without libfuse" not in r.stderr:
+        expect("-o refresh says why not", r, 2, err="'refresh': run directories: not in this version")
+
+
+def config():
+    def conf(text):
+        with open(f"{W}/conf", "w") as f:
+            f.write(text)
+        return run("ls", CKPT, "--config", f"{W}/conf")
+    expect("--config: blanks around the =", conf("  dtype = bf16\nviews=npy : hf\n".replace(" : ", ":")), 0, out="npy/")
+    r = conf("views =\tnpy\n")
+    check("--config: the value is what is behind", r.returncode == 0 and "npy" in r.stdout and "hf" not in r.stdout, r.stdout)
+    expect("--config: a misspelt name", conf("# dtype\ndtpye=bf16\n"), 2, err="line 2: unknown option 'dtpye': did you mean dtype?")
+    expect("--config: what is not in this version", conf("cache_dir = /x\n"), 2, err="line 1: cache_dir: remote sources: not in this version")
+    expect("--config: no other in it", conf("config = /x\n"), 2, err="names no other")
+    a, b = run("ls", CKPT, "--views", "hf:npy"), run("ls", CKPT, "--views", "hf,npy")
+    check("--views takes what -o takes", a.returncode == 0 and a.stdout == b.stdout and "hf" in a.stdout and "pt/" not in a.stdout.split(), (a.stdout, a.stderr))
+
+
+for part in (damage, counts, times, did_you_mean, help_texts, config):
     with attempt(part.__name__):
         part()
 shutil.rmtree(W, ignore_errors=True)

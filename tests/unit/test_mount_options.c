@@ -51,7 +51,7 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 	              "dtype=bf16,views=npy:pt:hf,key=model.a\\,b,key=model.c,ignore=x.*,map=a=b,"
 	              "hf_name=adapter_model,hf-group=ema,memory=2GB,"
 	              "timeout=5,max_shard_size=1MiB,model_only,quiet,allow_other,umask=022,"
-	              "refresh=3,cache_dir=/x,st_dtypes=all,complete=no",
+	              "st_dtypes=all,complete=no",
 	              &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 	ck_assert_int_eq(s.c.view.dtype, SF_BFLOAT16);
@@ -67,9 +67,28 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 	ck_assert_uint_eq(s.c.view.max_shard_size, 1 << 20);
 	ck_assert(s.c.view.model_only && s.c.quiet && s.o.allow_other && s.c.view.st_all_dtypes &&
 	          !s.c.complete);
-	ck_assert_uint_eq(s.o.refresh, 3);
 	ck_assert_str_eq(s.o.umask, "022");
 	drop(&s);
+}
+END_TEST
+
+START_TEST(what_this_version_cannot_do_says_so)
+{
+	static const char *const words[] = { "cache_dir=/x", "cache-size=1G", "refresh=3",
+		                             "no_sign_request" };
+	for (size_t i = 0; i < SF_ARRAY_LEN(words); i++) {
+		struct set s = { 0 };
+		struct sf_error err = SF_ERROR_INIT;
+		ck_assert_int_eq(apply(&s, words[i], &err), -EINVAL);
+		ck_assert_msg(strstr(err.msg, "not in this version") &&
+		                      strncmp(strchr(err.msg, '\'') + 1, words[i],
+		                              strcspn(words[i], "=")) == 0,
+		              "%s", err.msg);
+		drop(&s);
+		s.o.sloppy = true; /* mount -s takes anything */
+		ck_assert_int_eq(apply(&s, words[i], &err), 0);
+		drop(&s);
+	}
 }
 END_TEST
 
@@ -170,6 +189,7 @@ int main(void)
 	TCase *tc = tcase_create("words");
 	tcase_add_test(tc, what_mount_and_systemd_add_is_ignored);
 	tcase_add_test(tc, options_of_the_views_and_the_common_ones_are_words);
+	tcase_add_test(tc, what_this_version_cannot_do_says_so);
 	tcase_add_test(tc, unknown_words_are_errors_that_name_the_near_one);
 	tcase_add_test(tc, the_kernel_gets_read_only_and_the_source_escaped_last);
 	tcase_add_test(tc, allow_root_does_not_let_everybody_in);

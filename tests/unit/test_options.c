@@ -71,9 +71,10 @@ START_TEST(lists_split_and_repeats_add_up)
 {
 	struct sf_error err = SF_ERROR_INIT;
 	struct own o;
-	char *argv[] = { "--list", "a,b\\,c,,d", "-m", "x,y", "--many=z" };
+	char *argv[] = { "--list", "a,b\\,c,,d:e", "-m", "x,y", "--many=z" };
 	ck_assert_int_eq(parse(&o, &err, SF_ARRAY_LEN(argv), argv), 0);
-	ck_assert_uint_eq(o.list.n, 3);
+	ck_assert_uint_eq(o.list.n, 4);
+	ck_assert_str_eq(o.list.at[3], "e"); /* as in -o */
 	ck_assert_str_eq(o.list.at[0], "a");
 	ck_assert_str_eq(o.list.at[1], "b,c");
 	ck_assert_str_eq(o.list.at[2], "d");
@@ -90,6 +91,63 @@ START_TEST(a_misspelt_option_names_the_one_meant)
 	char *argv[] = { "--txet=1" };
 	ck_assert_int_eq(parse(&o, &err, 1, argv), -EINVAL);
 	ck_assert_msg(strstr(err.msg, "--txet") && strstr(err.msg, "--text"), "%s", err.msg);
+}
+END_TEST
+
+static char *help_of(size_t width)
+{
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	sf_options_help(table, width, f);
+	fclose(f);
+	return text;
+}
+
+START_TEST(help_is_aligned_by_columns)
+{
+	static const struct sf_opt odd[] = {
+		{ "name", 'o', SF_OPT_STR, 0, NULL, "NAME,…", "an ellipsis is three bytes" },
+		{ "plain", 0, SF_OPT_FLAG, 0, NULL, NULL, "and nothing here" },
+		{ "strategy", 0, SF_OPT_STR, 0, NULL, "one|two_that_are_very|long_indeed",
+		  "below" },
+		{ 0 },
+	};
+	char *text = NULL;
+	size_t len;
+	FILE *f = open_memstream(&text, &len);
+
+	ck_assert_uint_eq(sf_options_width(odd), 19);
+	sf_options_help(odd, sf_options_width(odd), f);
+	sf_options_help_words(odd + 1, 14, f);
+	fclose(f);
+	ck_assert_str_eq(text, "  -o, --name NAME,…  an ellipsis is three bytes\n"
+	                       "      --plain        and nothing here\n"
+	                       "      --strategy one|two_that_are_very|long_indeed\n"
+	                       "                     below\n"
+	                       "      plain     and nothing here\n"
+	                       "      strategy=one|two_that_are_very|long_indeed\n"
+	                       "                below\n");
+	free(text);
+	text = help_of(SF_HELP_COLUMN);
+	ck_assert_ptr_nonnull(strstr(text, "  -f, --flag"));
+	free(text);
+}
+END_TEST
+
+START_TEST(options_of_later_versions_are_told_from_unknown_ones)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct own o;
+	char *argv[] = { "--cache_dir=/x" };
+
+	ck_assert_int_eq(parse(&o, &err, 1, argv), -EINVAL);
+	ck_assert_str_eq(err.msg, "--cache_dir: remote sources: not in this version");
+	ck_assert_str_eq(sf_options_later("refresh", 7), "run directories");
+	ck_assert_ptr_null(sf_options_later("text", 4));
+	ck_assert_str_eq(sf_options_near(tables, "oter_flag", 9), "other-flag");
+	ck_assert_ptr_null(sf_options_near(tables, "x", 1));
 }
 END_TEST
 
@@ -156,6 +214,8 @@ int main(void)
 	tcase_add_test(tc, dashes_and_underscores_are_the_same);
 	tcase_add_test(tc, lists_split_and_repeats_add_up);
 	tcase_add_test(tc, a_misspelt_option_names_the_one_meant);
+	tcase_add_test(tc, help_is_aligned_by_columns);
+	tcase_add_test(tc, options_of_later_versions_are_told_from_unknown_ones);
 	tcase_add_test(tc, wrong_values_are_refused);
 	tcase_add_test(tc, sizes_know_both_kinds_of_units);
 	tcase_add_test(tc, mount_words_set_clear_and_split_at_colons);
