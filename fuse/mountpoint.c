@@ -11,7 +11,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "fuse/ask.h"
 #include "fuse/mountpoint.h"
+
+#define ANSWER_MS 10000 /* of a path: an automounter may have work to do first */
 
 /* mountinfo writes blank, tab, newline and backslash as \ooo. In place. */
 static void unescape(char *s)
@@ -120,10 +123,85 @@ char *sf_mountpoint_absolute(const char *path)
 	return out;
 }
 
+/* What a path answers. A child finds it out and sends it part by part, so that what it knew before
+ * it hung is known here. */
+struct look {
+	struct look_where {
+		int code; /* errno */
+		char abs[PATH_MAX];
+	} where;
+	char real[PATH_MAX]; /* abs with its links followed */
+	struct look_answer {
+		int statfs, stat, access; /* errno each */
+		bool is_dir;
+	} answer;
+};
+
+struct question {
+	const char *path;
+	bool names_only;
+};
+
+static void send_look(const void *arg, int to)
+{
+	const struct question *q = arg;
+	struct look l = { 0 };
+	struct statfs fs;
+	struct stat st;
+	SF_FREE char *abs = sf_mountpoint_absolute(q->path);
+	bool sent;
+
+	if (abs && strlen(abs) < PATH_MAX)
+		strcpy(l.where.abs, abs);
+	else
+		l.where.code = abs ? ENAMETOOLONG : errno;
+	sent = write(to, &l.where, sizeof(l.where)) == (ssize_t)sizeof(l.where);
+	if (!sent || l.where.code)
+		return;
+	if (!realpath(q->path, l.real))
+		memcpy(l.real, l.where.abs, sizeof(l.real));
+	if (write(to, l.real, sizeof(l.real)) != (ssize_t)sizeof(l.real) || q->names_only)
+		return;
+	/* stat() may still answer from the kernel's cache; statfs() asks the daemon */
+	l.answer.statfs = statfs(l.real, &fs) < 0 ? errno : 0;
+	l.answer.stat = stat(l.real, &st) < 0 ? errno : 0;
+	l.answer.is_dir = !l.answer.stat && S_ISDIR(st.st_mode);
+	l.answer.access = access(l.real, W_OK) < 0 ? errno : 0;
+	if (write(to, &l.answer, sizeof(l.answer)) < 0)
+		return;
+}
+
+/* 0; -ETIMEDOUT: it hangs, where and real are filled as far as they came, else ""; -errno: there is
+ * no such path. */
+static int look_at(const char *path, bool names_only, struct look *l)
+{
+	const struct question q = { path, names_only };
+	size_t want = names_only ? offsetof(struct look, answer) : sizeof(*l);
+	bool all;
+
+	*l = (struct look){ 0 };
+	ssize_t n = sf_ask(send_look, &q, ANSWER_MS, l, want, &all);
+	if (n < 0)
+		return (int)n;
+	if ((size_t)n >= sizeof(l->where) && l->where.code)
+		return -l->where.code;
+	return (size_t)n == want ? 0 : -ETIMEDOUT;
+}
+
 char *sf_mountpoint_resolve(const char *path)
 {
-	char *real = realpath(path, NULL);
-	return real ? real : sf_mountpoint_absolute(path);
+	struct look *l = malloc(sizeof(*l));
+	char *out = NULL;
+
+	if (!l)
+		return NULL;
+	int r = look_at(path, true, l);
+	if (r == 0 || l->where.abs[0])
+		out = strdup(l->real[0] ? l->real : l->where.abs);
+	free(l);
+	if (r < 0 && !out)
+		errno = -r;
+	return out;
 }
 
 bool sf_mountpoint_is_ours(const char *abs)
@@ -131,42 +209,69 @@ bool sf_mountpoint_is_ours(const char *abs)
 	return sf_mounts_each(same_target, (void *)(uintptr_t)abs, NULL) > 0;
 }
 
+/* Somewhere on the way to the mountpoint a system call does not return. */
+static int does_not_answer(const char *path, const struct look *l, struct sf_error *err)
+{
+	if (sf_mountpoint_is_ours(l->real[0] ? l->real : l->where.abs))
+		return sf_fail(
+			err, -EBUSY,
+			"mountpoint '%s': the shardfuse that is mounted there does not "
+			"answer, its process is stopped or hangs (shardfuse umount -z %s takes "
+			"it away)",
+			path, path);
+	return sf_fail(err, -ETIMEDOUT,
+	               "mountpoint '%s': a filesystem on the way to it does not answer within %d s",
+	               path, ANSWER_MS / 1000);
+}
+
+static int check_usable(const char *path, const struct look *l, struct sf_error *err)
+{
+	const struct look_answer *a = &l->answer;
+
+	if (a->stat)
+		return sf_fail(err, -a->stat, "mountpoint '%s': %s%s", path, strerror(a->stat),
+		               a->stat == ENOENT ? " (make it first: mkdir -p)"
+		               : is_dead(a->stat)
+		                       ? " (a dead mount of another filesystem: fusermount3 -u)"
+		                       : "");
+	if (!a->is_dir)
+		return sf_fail(err, -ENOTDIR, "mountpoint '%s' is not a directory", path);
+	if (geteuid() != 0 && a->access)
+		return sf_fail(err, -EACCES,
+		               "mountpoint '%s': fusermount3 wants it writable by you", path);
+	return 0;
+}
+
 int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err)
 {
-	SF_FREE char *abs = sf_mountpoint_resolve(path);
-	struct stat st;
+	SF_FREE struct look *l = malloc(sizeof(*l));
+	int r;
 
-	if (!abs)
-		return sf_fail_errno(err, "mountpoint '%s'", path);
+	if (!l)
+		return sf_fail(err, -ENOMEM, "mountpoint '%s'", path);
 	/* several may lie on top of each other */
-	while (sf_mountpoint_is_ours(abs)) {
-		if (!sf_mountpoint_is_dead(abs))
+	while ((r = look_at(path, false, l)) == 0 && sf_mountpoint_is_ours(l->real)) {
+		if (!is_dead(l->answer.statfs))
 			return sf_fail(err, -EBUSY,
 			               "mountpoint '%s': shardfuse is mounted there already "
 			               "(shardfuse umount %s)",
 			               path, path);
-		int r = sf_mountpoint_unmount(abs, true, err);
+		r = sf_mountpoint_unmount(l->real, true, err);
 		if (r < 0)
 			return sf_fail_ctx(err, r,
 			                   "mountpoint '%s' belongs to a daemon that died and "
 			                   "cannot be cleaned",
 			                   path);
 	}
-	if (stat(abs, &st) < 0) {
-		int code = -errno;
-		return sf_fail(err, code, "mountpoint '%s': %s%s", path, strerror(-code),
-		               code == -ENOENT ? " (make it first: mkdir -p)"
-		               : is_dead(-code)
-		                       ? " (a dead mount of another filesystem: fusermount3 -u)"
-		                       : "");
-	}
-	if (!S_ISDIR(st.st_mode))
-		return sf_fail(err, -ENOTDIR, "mountpoint '%s' is not a directory", path);
-	if (geteuid() != 0 && access(abs, W_OK) < 0)
-		return sf_fail(err, -EACCES,
-		               "mountpoint '%s': fusermount3 wants it writable by you", path);
-	*ret = SF_STEAL(abs);
-	return 0;
+	if (r == -ETIMEDOUT)
+		return does_not_answer(path, l, err);
+	if (r < 0)
+		return sf_fail(err, r, "mountpoint '%s': %s", path, strerror(-r));
+	r = check_usable(path, l, err);
+	if (r < 0)
+		return r;
+	*ret = strdup(l->real);
+	return *ret ? 0 : sf_fail(err, -ENOMEM, "mountpoint '%s'", path);
 }
 
 extern char **environ;

@@ -23,7 +23,8 @@ int sf_mounts_each_of(FILE *f, int (*each)(void *arg, const struct sf_mountinfo 
  */
 char *sf_mountpoint_absolute(const char *path);
 /* The same, with a symlink as last component followed where it can be: the kernel's table has real
- * names. */
+ * names. A path that hangs is as absolute as it was found to be within 10 s; -ETIMEDOUT as errno when
+ * not even that. Threads: as sf_ask. */
 char *sf_mountpoint_resolve(const char *path);
 /* Is a shardfuse mounted at this absolute path, alive or not? */
 bool sf_mountpoint_is_ours(const char *abs);
@@ -31,8 +32,9 @@ bool sf_mountpoint_is_ours(const char *abs);
 bool sf_mountpoint_is_dead(const char *abs);
 /*
  * sf_mountpoint_prepare - can we mount there? A mountpoint whose daemon died is unmounted first.
- * Errors: -ENOENT, -ENOTDIR, -EACCES, -EBUSY (a live shardfuse is there), each saying what to do.
- * *ret is its absolute path, malloc'ed.
+ * Errors: -ENOENT, -ENOTDIR, -EACCES, -EBUSY (a live shardfuse is there, or one that hangs), each
+ * saying what to do; -ETIMEDOUT: no answer within 10 s. *ret is its absolute path, malloc'ed.
+ * Threads: as sf_ask.
  */
 int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err);
 /* Unmounts: umount2 as root, else fusermount3. */

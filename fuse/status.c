@@ -1,14 +1,12 @@
 #include "config.h"
 #include <string.h>
 #include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/path.h"
+#include "fuse/ask.h"
 #include "fuse/mount.h"
 #include "fuse/mountpoint.h"
 
@@ -31,42 +29,26 @@ struct status {
 #define COUNTERS_MAX 65536
 #define ANSWER_MS 2000
 
-/*
- * The daemon's counters, read by a child: a mount whose daemon hangs must not hang us. Returns the
- * length, 0 when it did not answer.
- */
+static void send_counters(const void *arg, int to)
+{
+	const char *target = arg;
+	char path[4096], buf[4096];
+	ssize_t k;
+
+	snprintf(path, sizeof(path), "%s/.shardfuse/counters.json", target);
+	int in = open(path, O_RDONLY | O_CLOEXEC);
+	while (in >= 0 && (k = read(in, buf, sizeof(buf))) > 0)
+		if (write(to, buf, (size_t)k) < 0)
+			break;
+}
+
+/* The daemon's counters. Returns their length, 0 when it did not answer. */
 static size_t read_counters(const char *target, char *buf, size_t size)
 {
-	int fd[2];
-	size_t n = 0;
+	bool all;
+	ssize_t n = sf_ask(send_counters, target, ANSWER_MS, buf, size, &all);
 
-	if (pipe2(fd, O_CLOEXEC) < 0)
-		return 0;
-	pid_t pid = fork();
-	if (pid == 0) {
-		char path[4096];
-		snprintf(path, sizeof(path), "%s/.shardfuse/counters.json", target);
-		int in = open(path, O_RDONLY | O_CLOEXEC);
-		ssize_t k;
-		while (in >= 0 && (k = read(in, buf, size)) > 0)
-			if (write(fd[1], buf, (size_t)k) < 0)
-				break;
-		_exit(0);
-	}
-	close(fd[1]);
-	struct pollfd p = { .fd = fd[0], .events = POLLIN };
-	ssize_t k = 1;
-	while (pid > 0 && n < size && k > 0 && poll(&p, 1, ANSWER_MS) > 0) {
-		k = read(fd[0], buf + n, size - n);
-		if (k > 0)
-			n += (size_t)k;
-	}
-	close(fd[0]);
-	if (pid > 0) {
-		kill(pid, SIGKILL);
-		waitpid(pid, NULL, WNOHANG); /* one that hangs in the kernel is init's soon */
-	}
-	return n;
+	return n > 0 ? (size_t)n : 0;
 }
 
 static void print_escaped(const char *s)

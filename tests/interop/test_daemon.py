@@ -40,6 +40,33 @@ def test_trace():
         check("and the trace has the read", any('".metadata"' in line for line in lines), lines)
 
 
+def test_stopped():
+    """Nothing that is asked about a mountpoint waits for a daemon that does not answer."""
+    ckpt, _ = case("dcp/fsdp4")
+    with tempfile.TemporaryDirectory() as d:
+        os.mkdir(f"{d}/m")
+        os.symlink("m", f"{d}/link")
+        with Mount(ckpt, dir=f"{d}/m") as m:
+            pid = daemon_of(m)
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                for name in ("m", "link"):
+                    with attempt(f"mount over {name}, whose daemon is stopped"):
+                        r = run(ckpt, f"{d}/{name}", timeout=60)
+                        check(f"mount over {name}, whose daemon is stopped: exit 1 and what to do", r.returncode == 1 and "does not answer" in r.stderr and f"umount -z {d}/{name}" in r.stderr,
+                              (r.returncode, r.stderr))
+                with attempt("status of a stopped daemon"):
+                    r = run("status", m, timeout=60)
+                    check("status of a stopped daemon", r.returncode == 0 and "does not answer" in r.stdout, (r.returncode, r.stdout, r.stderr))
+                with attempt("umount -z of a stopped daemon"):
+                    r = run("umount", "-z", f"{d}/link", timeout=60)
+                    check("umount -z of a stopped daemon", r.returncode == 0 and not mounted(m), (r.returncode, r.stderr))
+            finally:
+                os.kill(pid, signal.SIGCONT)
+        with attempt("and the next mount works"), Mount(ckpt, dir=f"{d}/m") as m:
+            check("and the next mount works", os.path.exists(f"{m}/README"))
+
+
 ALL = [v for k, v in list(globals().items()) if k.startswith("test_") and callable(v)]
 for t in ALL:
     with attempt(t.__name__):
