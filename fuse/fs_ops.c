@@ -180,11 +180,37 @@ static void op_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t of
 	list_dir(req, ino, size, off, true);
 }
 
-void sf_fs_handle_free(struct sf_handle *h)
+static struct sf_handle *handle_new(struct sf_fs *fs)
 {
+	struct sf_handle *h = calloc(1, sizeof(*h));
+
+	if (!h)
+		return NULL;
+	pthread_mutex_lock(&fs->locked.m);
+	h->next = fs->locked.handles;
+	if (h->next)
+		h->next->prev = h;
+	fs->locked.handles = h;
+	pthread_mutex_unlock(&fs->locked.m);
+	return h;
+}
+
+void sf_fs_handle_free(struct sf_fs *fs, struct sf_handle *h)
+{
+	pthread_mutex_lock(&fs->locked.m);
+	*(h->prev ? &h->prev->next : &fs->locked.handles) = h->next;
+	if (h->next)
+		h->next->prev = h->prev;
+	pthread_mutex_unlock(&fs->locked.m);
 	sf_vfile_unref(h->file);
 	free(h->text);
 	free(h);
+}
+
+void sf_fs_free_handles(struct sf_fs *fs)
+{
+	while (fs->locked.handles)
+		sf_fs_handle_free(fs, fs->locked.handles);
 }
 
 /* .shardfuse/: text made at open, so that one reader sees one state. */
@@ -238,12 +264,12 @@ void sf_fs_finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
 		if (err->msg[0])
 			sf_log(fs->s->io.log, SF_LOG_ERROR, "open: %s", err->msg);
 		fuse_reply_err(req, sf_fs_errno(r));
-		sf_fs_handle_free(h);
+		sf_fs_handle_free(fs, h);
 		return;
 	}
 	fi->fh = (uint64_t)(uintptr_t)h;
 	if (fuse_reply_open(req, fi) == -ENOENT)
-		sf_fs_handle_free(h); /* the opener was interrupted: no release will come */
+		sf_fs_handle_free(fs, h); /* the opener was interrupted: no release will come */
 }
 
 static void open_shard(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, const struct sf_attr *a,
@@ -256,7 +282,7 @@ static void open_shard(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, const s
 	fi->fh = (uint64_t)(uintptr_t)h;
 	if (fuse_reply_open(req, fi) == -ENOENT) {
 		sf_passthrough_close(fs, sf_open_table_leave(&fs->open, ino));
-		sf_fs_handle_free(h);
+		sf_fs_handle_free(fs, h);
 	}
 }
 
@@ -272,7 +298,7 @@ static void op_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 		fuse_reply_err(req, EROFS);
 		return;
 	}
-	struct sf_handle *h = calloc(1, sizeof(*h));
+	struct sf_handle *h = handle_new(fs);
 	if (!h) {
 		fuse_reply_err(req, ENOMEM);
 		return;
@@ -304,7 +330,7 @@ static void op_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 
 	if (sf_tree_is_listed(ino))
 		sf_passthrough_close(fs, sf_open_table_leave(&fs->open, ino));
-	sf_fs_handle_free(h);
+	sf_fs_handle_free(fs, h);
 	fuse_reply_err(req, 0);
 }
 

@@ -17,6 +17,7 @@
 
 struct sf_parked;
 struct sf_sizing;
+struct sf_handle;
 
 /* One mount. Fields without a lock are set before the first request and then only read. */
 struct sf_fs {
@@ -37,6 +38,7 @@ struct sf_fs {
 		unsigned n;
 		unsigned preparing;            /* sizing tasks under way */
 		struct sf_sizing *interrupted; /* of these: the client gave up, to be answered */
+		struct sf_handle *handles;     /* open files */
 		bool ending;
 	} locked;
 };
@@ -62,12 +64,15 @@ struct sf_handle {
 	char *text;            /* a live file's content as of its opening */
 	size_t text_len;
 	uint64_t size;
+	struct sf_handle *prev, *next; /* of the mount's, under its lock */
 };
 
 /* Ends an open: the file is sized, or that failed with @r. Not for shards/. */
 void sf_fs_finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
                        struct fuse_file_info *fi, int r, const struct sf_error *err);
-void sf_fs_handle_free(struct sf_handle *h);
+void sf_fs_handle_free(struct sf_fs *fs, struct sf_handle *h);
+/* Those that the mount's end left open: nobody will release them. No request may be under way. */
+void sf_fs_free_handles(struct sf_fs *fs);
 
 /* fs_size.c: attributes, at once or when the file's objects were read for its size. */
 mode_t sf_fs_type_bits(enum sf_node_type type);

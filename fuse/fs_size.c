@@ -129,7 +129,7 @@ static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct 
 		r = sf_tree_attr(fs->s->tree, w->node, &a);
 	if (!answer) {
 		if (w->h)
-			sf_fs_handle_free(w->h);
+			sf_fs_handle_free(fs, w->h);
 	} else if (w->h) {
 		sf_fs_finish_open(fs, w->req, w->h, &w->fi, r, err);
 	} else if (r >= 0) {
@@ -170,7 +170,7 @@ void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool looku
 	if (!w) {
 		fuse_reply_err(req, ENOMEM);
 		if (h)
-			sf_fs_handle_free(h);
+			sf_fs_handle_free(fs, h);
 		return;
 	}
 	w->task.run = sizing_run;

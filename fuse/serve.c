@@ -208,6 +208,7 @@ out:
 		fuse_session_unmount(w.se);
 	sf_fs_wait(&fs);
 	sf_fs_answer_interrupted(&fs);
+	sf_fs_free_handles(&fs);
 	if (w.se)
 		fuse_session_destroy(w.se);
 	fuse_opt_free_args(&args);

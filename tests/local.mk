@@ -85,6 +85,7 @@ LDADD = libsf.la $(CHECK_LIBS)
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
 TESTS_FUSE = \
 	%D%/fuse/test_mount_waits \
+	%D%/unit/test_ask \
 	%D%/unit/test_mount_options \
 	%D%/unit/test_mountpoint \
 	%D%/unit/test_open_table
@@ -97,6 +98,7 @@ endif
 endif
 fuse_test_libs = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_fuse_test_mount_waits_LDADD = $(fuse_test_libs)
+%C%_unit_test_ask_LDADD = $(fuse_test_libs)
 %C%_unit_test_mount_options_LDADD = $(fuse_test_libs)
 %C%_unit_test_mountpoint_LDADD = $(fuse_test_libs)
 %C%_unit_test_open_table_LDADD = $(fuse_test_libs)
