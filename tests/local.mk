@@ -7,6 +7,7 @@ TESTS_UNIT = \
 	%D%/unit/test_catalog_map \
 	%D%/unit/test_ckpt_builder \
 	%D%/unit/test_ckpt_check \
+	%D%/unit/test_ckpt_cover \
 	%D%/unit/test_ckpt_group \
 	%D%/unit/test_copy_out \
 	%D%/unit/test_coalesce \

@@ -106,8 +106,9 @@ static int compare_lo(const void *a, const void *b, void *arg)
 
 static void sort_by_lo(const struct sf_boxes *b, unsigned d, uint32_t *id, size_t n)
 {
+	if (n < 2) /* of none there is no array */
+		return;
 	struct lo_column column = { b->at + d, 2 * (size_t)b->ndim };
-
 	for (size_t i = 1; i < n; i++)
 		if (compare_lo(&id[i - 1], &id[i], &column) > 0) {
 			qsort_r(id, n, sizeof(*id), compare_lo, &column);
