@@ -26,6 +26,8 @@ struct sf_fs {
 	gid_t gid;
 	mode_t umask;
 	double timeout; /* of entries and attributes, seconds */
+	unsigned request_timeout_s; /* after which the kernel gives us up; 0: never */
+	unsigned size_timeout_s;    /* after which who waits for a size is told so; 0: never */
 	struct sf_open_table open;
 	bool passthrough; /* the kernel agreed to serve shards/ itself (kernel_init.h) */
 	int session_fd;
@@ -37,6 +39,7 @@ struct sf_fs {
 		struct sf_parked *first; /* reads that wait: cancelled when the mount ends */
 		unsigned n;
 		unsigned preparing;            /* sizing tasks under way */
+		struct sf_sizing *sizing;      /* these */
 		struct sf_sizing *interrupted; /* of these: the client gave up, to be answered */
 		struct sf_handle *handles;     /* open files */
 		bool ending;
@@ -50,6 +53,8 @@ void sf_fs_drain(struct sf_fs *fs);
 /* Answers what was interrupted while its size was not known. Each receiving thread calls it behind
  * each request. */
 void sf_fs_answer_interrupted(struct sf_fs *fs);
+/* Those who have waited for a size for too long get EIO; the sizing itself goes on, for who asks next. */
+void sf_fs_answer_late(struct sf_fs *fs);
 /* Waits for the sizing that is under way: at most until its reads' deadlines. Their replies find
  * the device closed. */
 void sf_fs_wait(struct sf_fs *fs);

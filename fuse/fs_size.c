@@ -2,6 +2,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <time.h>
 #include "base/log.h"
 #include "base/thread_pool.h"
 #include "fuse/fs_ops.h"
@@ -56,9 +57,13 @@ struct sf_sizing {
 	struct sf_handle *h; /* an open's, else NULL */
 	struct fuse_file_info fi;
 	_Atomic unsigned refs;
-	_Atomic bool answered;  /* whoever sets it replies */
-	bool registered;        /* under fs->locked.m: libfuse is done with the request's lock */
-	struct sf_sizing *next; /* in fs->locked.interrupted */
+	_Atomic bool answered; /* whoever sets it replies */
+	struct timespec since;
+	/* under fs->locked.m */
+	bool registered;             /* libfuse is done with the request's lock */
+	int code;                    /* errno of whoever is answered before the task is done */
+	struct sf_sizing *next;      /* in fs->locked.interrupted */
+	struct sf_sizing *back, *on; /* in fs->locked.sizing */
 };
 
 static void reply_sized(struct sf_fs *fs, fuse_req_t req, sf_node node, const struct sf_attr *a,
@@ -81,6 +86,16 @@ static void sizing_unref(struct sf_sizing *w)
 		free(w);
 }
 
+static bool answer_early_locked(struct sf_sizing *w, int code)
+{
+	if (atomic_exchange(&w->answered, true))
+		return false;
+	w->code = code;
+	w->next = w->fs->locked.interrupted;
+	w->fs->locked.interrupted = w;
+	return true;
+}
+
 /* Called with the request locked, maybe from within its registration: a reply here would free the
  * lock. */
 static void sizing_interrupted(fuse_req_t req, void *data)
@@ -89,12 +104,28 @@ static void sizing_interrupted(fuse_req_t req, void *data)
 	struct sf_fs *fs = w->fs;
 	(void)req;
 
-	if (atomic_exchange(&w->answered, true))
-		return;
 	pthread_mutex_lock(&fs->locked.m);
-	w->next = fs->locked.interrupted;
-	fs->locked.interrupted = w;
+	answer_early_locked(w, EINTR);
 	pthread_mutex_unlock(&fs->locked.m);
+}
+
+void sf_fs_answer_late(struct sf_fs *fs)
+{
+	struct timespec now;
+	unsigned late = 0;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	pthread_mutex_lock(&fs->locked.m);
+	for (struct sf_sizing *w = fs->locked.sizing; w; w = w->on)
+		if (now.tv_sec - w->since.tv_sec > (time_t)fs->size_timeout_s && w->registered)
+			late += answer_early_locked(w, EIO);
+	pthread_mutex_unlock(&fs->locked.m);
+	if (late)
+		sf_log(fs->s->io.log, SF_LOG_ERROR,
+		       "no size within %u s for %u clients: the objects of a view are still being "
+		       "read",
+		       fs->size_timeout_s, late);
+	sf_fs_answer_interrupted(fs);
 }
 
 void sf_fs_answer_interrupted(struct sf_fs *fs)
@@ -114,7 +145,8 @@ void sf_fs_answer_interrupted(struct sf_fs *fs)
 	pthread_mutex_unlock(&fs->locked.m);
 	for (struct sf_sizing *w = now, *next; w; w = next) {
 		next = w->next;
-		fuse_reply_err(w->req, EINTR);
+		fuse_req_interrupt_func(w->req, NULL, NULL); /* none comes any more */
+		fuse_reply_err(w->req, w->code);
 		sizing_unref(w);
 	}
 }
@@ -155,6 +187,11 @@ static void sizing_run(struct sf_task *task)
 	sizing_finish(w, answer, r, &err);
 	if (answer)
 		sizing_unref(w); /* for the reply */
+	pthread_mutex_lock(&fs->locked.m);
+	*(w->back ? &w->back->on : &fs->locked.sizing) = w->on;
+	if (w->on)
+		w->on->back = w->back;
+	pthread_mutex_unlock(&fs->locked.m);
 	sizing_unref(w);
 	pthread_mutex_lock(&fs->locked.m);
 	if (--fs->locked.preparing == 0)
@@ -182,8 +219,13 @@ void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool looku
 	if (fi)
 		w->fi = *fi;
 	w->refs = 2;
+	clock_gettime(CLOCK_MONOTONIC, &w->since);
 	pthread_mutex_lock(&fs->locked.m);
 	fs->locked.preparing++;
+	w->on = fs->locked.sizing;
+	if (w->on)
+		w->on->back = w;
+	fs->locked.sizing = w;
 	pthread_mutex_unlock(&fs->locked.m);
 	fuse_req_interrupt_func(req, sizing_interrupted, w);
 	pthread_mutex_lock(&fs->locked.m);

@@ -10,7 +10,7 @@
 
 /*
  * The kernel's messages, by offset: distributions' headers are older than the kernels they run on.
- * Source: Linux include/uapi/linux/fuse.h, 6.9 (protocol 7.40).
+ * Source: Linux include/uapi/linux/fuse.h, 6.9 (protocol 7.40), the timeout 6.14 (7.43).
  */
 enum {
 	IN_HEADER = 40,  /* struct fuse_in_header; opcode at 4, unique at 8 */
@@ -20,15 +20,17 @@ enum {
 	INIT_IN_FLAGS = IN_HEADER + 12,
 	INIT_IN_FLAGS2 = IN_HEADER + 16,
 	/* struct fuse_init_out: flags at 12, max_pages 28, map_alignment 30, flags2 32,
-	   max_stack_depth 36 */
+	   max_stack_depth 36, request_timeout 40 (u16, seconds) */
 	INIT_OUT_LEN = 64,
 	INIT_OUT_FLAGS = 12,
 	INIT_OUT_FLAGS2 = 32,
 	INIT_OUT_STACK_DEPTH = 36,
+	INIT_OUT_REQUEST_TIMEOUT = 40,
 };
 #define INIT_PARALLEL_DIROPS (1u << 18)
-#define INIT_EXT (1u << 30)         /* flags2 are there */
-#define INIT2_PASSTHROUGH (1u << 5) /* bit 37 of the 64 */
+#define INIT_EXT (1u << 30)              /* flags2 are there */
+#define INIT2_PASSTHROUGH (1u << 5)      /* bit 37 of the 64 */
+#define INIT2_REQUEST_TIMEOUT (1u << 10) /* bit 42 */
 #define OPEN_PASSTHROUGH (1u << 7)
 
 struct backing_map {
@@ -72,24 +74,31 @@ static ssize_t device_read(int fd, void *buf, size_t len, void *arg)
 	return n;
 }
 
-/* libfuse sends the header and fuse_init_out as two iovecs; a short reply (old kernel) is left
- * alone. */
-static void patch_init(struct sf_fs *fs, uint8_t *out, size_t len)
+bool sf_kernel_init_patch(const struct sf_kernel_offer *o, uint8_t *out, size_t len)
 {
-	uint32_t flags = sf_le32(out + INIT_OUT_FLAGS);
+	uint32_t flags, flags2, more = 0;
 
-	flags |= offer.flags & INIT_PARALLEL_DIROPS;
-	if (len >= INIT_OUT_LEN && (offer.flags & INIT_EXT) && (offer.flags2 & INIT2_PASSTHROUGH) &&
-	    geteuid() == 0) {
-		flags |= INIT_EXT;
-		sf_put_le32(out + INIT_OUT_FLAGS2,
-		            sf_le32(out + INIT_OUT_FLAGS2) | INIT2_PASSTHROUGH);
+	if (len < INIT_OUT_FLAGS + 4)
+		return false;
+	flags = sf_le32(out + INIT_OUT_FLAGS) | (o->flags & INIT_PARALLEL_DIROPS);
+	if (len >= INIT_OUT_LEN && (o->flags & INIT_EXT)) {
+		flags2 = sf_le32(out + INIT_OUT_FLAGS2);
+		more = o->passthrough ? o->flags2 & INIT2_PASSTHROUGH : 0;
+		if (o->timeout_s)
+			more |= o->flags2 & INIT2_REQUEST_TIMEOUT;
 		/* backing files may lie on a stacked filesystem of depth 0: everything but
 		 * overlayfs on overlayfs */
-		sf_put_le32(out + INIT_OUT_STACK_DEPTH, 1);
-		fs->passthrough = true;
+		if (more & INIT2_PASSTHROUGH)
+			sf_put_le32(out + INIT_OUT_STACK_DEPTH, 1);
+		if (more & INIT2_REQUEST_TIMEOUT)
+			sf_put_le16(out + INIT_OUT_REQUEST_TIMEOUT,
+			            (uint16_t)SF_MIN(o->timeout_s, (unsigned)UINT16_MAX));
+		if (more)
+			flags |= INIT_EXT;
+		sf_put_le32(out + INIT_OUT_FLAGS2, flags2 | more);
 	}
 	sf_put_le32(out + INIT_OUT_FLAGS, flags);
+	return more & INIT2_PASSTHROUGH;
 }
 
 static ssize_t device_writev(int fd, struct iovec *iov, int count, void *arg)
@@ -102,8 +111,14 @@ static ssize_t device_writev(int fd, struct iovec *iov, int count, void *arg)
 		errno = ENODEV;
 		return -1;
 	}
-	if (init && count == 2 && iov[1].iov_len >= INIT_OUT_FLAGS + 4)
-		patch_init(fs, iov[1].iov_base, iov[1].iov_len);
+	/* libfuse sends the header and fuse_init_out as two iovecs */
+	if (init && count == 2) {
+		const struct sf_kernel_offer o = { .flags = offer.flags,
+			                           .flags2 = offer.flags2,
+			                           .passthrough = geteuid() == 0,
+			                           .timeout_s = fs->request_timeout_s };
+		fs->passthrough = sf_kernel_init_patch(&o, iov[1].iov_base, iov[1].iov_len);
+	}
 	ssize_t n = writev(fd, iov, count);
 	if (init) {
 		offer.pending = false;

@@ -1,5 +1,5 @@
 /* What libfuse's INIT reply leaves out: parallel directory operations on libfuse 3.14, passthrough
- * before 3.17. */
+ * before 3.17, a timeout of requests. */
 #ifndef SF_FUSE_KERNEL_INIT_H
 #define SF_FUSE_KERNEL_INIT_H
 
@@ -12,6 +12,15 @@
  * arranges for the note.
  */
 int sf_kernel_init_hook(struct sf_fs *fs, struct fuse_session *se, struct sf_error *err);
+/* What the kernel offered in its INIT request, and what we want of it. */
+struct sf_kernel_offer {
+	uint32_t flags, flags2;
+	bool passthrough;   /* we may: root */
+	unsigned timeout_s; /* seconds until the kernel gives the mount up over a request; 0: never */
+};
+/* Adds what both sides can to libfuse's reply @out: @len bytes of struct fuse_init_out, shorter from an
+ * old kernel. Is passthrough among it? */
+bool sf_kernel_init_patch(const struct sf_kernel_offer *offer, uint8_t *out, size_t len);
 /* Note that INIT was answered: called by the hook, or by the init operation where there is no hook.
  * Once. */
 void sf_kernel_init_done(struct sf_fs *fs);

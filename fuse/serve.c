@@ -122,7 +122,13 @@ static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd,
 	};
 	bool was_ready = false;
 
-	while (poll(p, 3, -1) < 0 || !((p[0].revents | p[1].revents) & POLLIN)) {
+	int look_ms = (int)SF_MIN(fs->size_timeout_s, 1000u) * 500, n;
+	while ((n = poll(p, 3, look_ms ? look_ms : -1)) <= 0 ||
+	       !((p[0].revents | p[1].revents) & POLLIN)) {
+		if (n <= 0) {
+			sf_fs_answer_late(fs);
+			continue;
+		}
 		if (p[2].revents & POLLIN) {
 			p[2].fd = -1;
 			sf_mountpoint_readahead(o->mountpoint, 1024);
@@ -132,6 +138,22 @@ static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd,
 		p[2].revents = 0;
 	}
 	return was_ready || (p[0].revents & POLLIN);
+}
+
+/*
+ * Every read ends by its deadline, --timeout; who waits for a size is answered long before the
+ * kernel gives us up, which aborts the whole mount. Its time is for a daemon that is stopped or
+ * stuck, and counts from a request's making: thousands may queue in the kernel behind a store that
+ * does not answer, 256 at a time.
+ */
+static void set_timeouts(struct sf_fs *fs, const struct sf_serve_options *o)
+{
+	unsigned read_s = (fs->s->io.timeout_ms + 999) / 1000;
+
+	if (!read_s)
+		return; /* no deadlines are wanted */
+	fs->request_timeout_s = SF_MAX(SF_MIN(read_s, 2000u) * 30, 1800u);
+	fs->size_timeout_s = o->size_timeout_s ? o->size_timeout_s : fs->request_timeout_s / 2;
 }
 
 int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg),
@@ -150,6 +172,7 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 	pthread_mutex_init(&fs.locked.m, NULL);
 	pthread_cond_init(&fs.locked.c, NULL);
 	sf_open_table_init(&fs.open);
+	set_timeouts(&fs, o);
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);

@@ -90,6 +90,9 @@ TESTS_FUSE = \
 	%D%/unit/test_mount_options \
 	%D%/unit/test_mountpoint \
 	%D%/unit/test_open_table
+if HAVE_FUSE_CUSTOM_IO
+TESTS_FUSE += %D%/unit/test_kernel_init
+endif
 
 if HAVE_CHECK
 if HAVE_FUSE
@@ -100,6 +103,7 @@ endif
 fuse_test_libs = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_fuse_test_mount_waits_LDADD = $(fuse_test_libs)
 %C%_unit_test_ask_LDADD = $(fuse_test_libs)
+%C%_unit_test_kernel_init_LDADD = $(fuse_test_libs)
 %C%_unit_test_mount_options_LDADD = $(fuse_test_libs)
 %C%_unit_test_mountpoint_LDADD = $(fuse_test_libs)
 %C%_unit_test_open_table_LDADD = $(fuse_test_libs)

@@ -47,7 +47,7 @@ static void ready(void *arg)
 	(void)n;
 }
 
-static int serve_slow(int ready_fd, unsigned timeout_ms)
+static int serve_slow(int ready_fd, unsigned timeout_ms, unsigned size_timeout_s)
 {
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_common common;
@@ -65,7 +65,8 @@ static int serve_slow(int ready_fd, unsigned timeout_ms)
 	sf_test_data(source, "dcp/fsdp4/ckpt");
 	struct sf_serve_options o = { .mountpoint = mountpoint,
 		                      .fuse_options =
-		                              "ro,nosuid,nodev,subtype=shardfuse,fsname=slow" };
+		                              "ro,nosuid,nodev,subtype=shardfuse,fsname=slow",
+		                      .size_timeout_s = size_timeout_s };
 	struct sf_store *slow = NULL;
 	int r = sf_session_store(&s, &common, source, &err);
 	s.io.timeout_ms = timeout_ms;
@@ -85,7 +86,7 @@ static int serve_slow(int ready_fd, unsigned timeout_ms)
 	return r < 0;
 }
 
-static void start(unsigned timeout_ms)
+static void start_with(unsigned timeout_ms, unsigned size_timeout_s)
 {
 	int fd[2];
 	char byte;
@@ -98,12 +99,17 @@ static void start(unsigned timeout_ms)
 	server = fork();
 	if (server == 0) {
 		close(fd[0]);
-		exit(serve_slow(fd[1],
-		                timeout_ms)); /* not _exit: a sanitizer looks for leaks then */
+		/* not _exit: a sanitizer looks for leaks then */
+		exit(serve_slow(fd[1], timeout_ms, size_timeout_s));
 	}
 	close(fd[1]);
 	ck_assert_msg(read(fd[0], &byte, 1) == 1, "the mount did not come up");
 	close(fd[0]);
+}
+
+static void start(unsigned timeout_ms)
+{
+	start_with(timeout_ms, 0);
 }
 
 /* The server ends well: with 0, and under a sanitizer without a leak. */
@@ -321,6 +327,28 @@ START_TEST(a_killed_client_ends_at_once)
 }
 END_TEST
 
+START_TEST(who_waits_for_a_size_is_answered_in_time)
+{
+	char path[4096];
+	struct stat st;
+
+	start_with(60000, 1);
+	plan->delay_ms = 8000;
+	snprintf(path, sizeof(path), "%s/checkpoint.pt", mountpoint);
+	double t = now();
+	ck_assert_int_eq(stat(path, &st), -1);
+	ck_assert_int_eq(errno, EIO);
+	ck_assert_msg(now() - t < 7, "it took %.1f s", now() - t);
+	/* what was begun goes on, and is there for who asks again */
+	plan->delay_ms = 0;
+	while (stat(path, &st) < 0 && errno == EIO && now() - t < 30)
+		usleep(100000);
+	ck_assert_int_eq(stat(path, &st), 0);
+	ck_assert_int_gt(st.st_size, 0);
+	stop();
+}
+END_TEST
+
 START_TEST(sigterm_unmounts_while_sizes_are_being_found)
 {
 	char path[4096];
@@ -370,6 +398,7 @@ int main(void)
 	tcase_add_test(tc, sigterm_ends_parked_reads_and_unmounts);
 	tcase_add_test(tc, files_that_are_open_at_the_end_are_let_go);
 	tcase_add_test(tc, a_killed_client_ends_at_once);
+	tcase_add_test(tc, who_waits_for_a_size_is_answered_in_time);
 	tcase_add_test(tc, sigterm_unmounts_while_sizes_are_being_found);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
