@@ -36,6 +36,7 @@ TESTS_UNIT = \
 	%D%/unit/test_path \
 	%D%/unit/test_pickle_read \
 	%D%/unit/test_pickle_write \
+	%D%/unit/test_pt_numbers \
 	%D%/unit/test_plan \
 	%D%/unit/test_read_wave \
 	%D%/unit/test_reader \
@@ -47,6 +48,7 @@ TESTS_UNIT = \
 	%D%/unit/test_thread_pool \
 	%D%/unit/test_torch_item \
 	%D%/unit/test_tree \
+	%D%/unit/test_tree_cache \
 	%D%/unit/test_value_json \
 	%D%/unit/test_values \
 	%D%/unit/test_vfile \

@@ -64,7 +64,7 @@ int sf_zip_find_end(const uint8_t *tail, size_t tail_len, uint64_t archive_len,
 	/* the last signature wins, as in torch's reader; a comment that holds one is not worth a
 	 * guess */
 	for (at = tail_len - END_LEN; sf_le32(tail + at) != SIG_END; at--)
-		if (!at || tail_len - at > 65535 + END_LEN)
+		if (!at || tail_len - at >= 65535 + END_LEN)
 			return sf_fail(err, -EBADMSG,
 			               "zip: no end of central directory in the last %zu bytes",
 			               tail_len);

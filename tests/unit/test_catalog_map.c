@@ -45,6 +45,10 @@ START_TEST(one_rule)
 		{ "model.a", "x", "model/a/b", "x/b" },
 		{ "layers.*.w", "l*", "layers.7.w", "l7" },
 		{ "layers.*.w", "l*", "layers.7.v", NULL },
+		{ "layers.*.w", "l*", "layers.7.ww",
+		  NULL }, /* whole components, as without a star */
+		{ "layers.*.w", "l*", "layers.7.w.b", "l7.b" },
+		{ "layers.*", "l*", "layers.7/b", "l7/b" },
 		{ "a*", "b", "ax", NULL }, /* no component of its own: a star like others */
 		{ "a*", "b", "a*", "b" },
 		{ "", "p", "a.b", "p.a.b" },

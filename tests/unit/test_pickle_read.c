@@ -253,6 +253,7 @@ static const struct {
 	B("Np4294967296\n.", -E2BIG),
 	B("Np\n.", -EBADMSG),
 	B("Np-1\n.", -EBADMSG),
+	B("Np99999999999\n.", -EBADMSG), /* eleven digits: not looked at as a number */
 	B("N\x81.", -EBADMSG),
 	B("NN\x81.", -EBADMSG),
 	B("cm\nn\nNR.", -EBADMSG),
@@ -287,6 +288,7 @@ static const struct {
 	B("\x8d\xff\xff\xff\xff\xff\xff\xff\xff.", -EBADMSG),
 	B("\x8b\x00\x00\x00\x80.", -EBADMSG),
 	B("\x95\x02\x00\x00\x00\x00\x00\x00\x00N", -EBADMSG),
+	B("\x95\x03\x00\x00\x00\x00\x00\x00\x00N.", -EBADMSG), /* whole but for its frame */
 #undef B
 };
 

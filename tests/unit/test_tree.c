@@ -209,31 +209,89 @@ START_TEST(wrong_paths_are_named)
 }
 END_TEST
 
-START_TEST(a_file_is_one_object_while_somebody_holds_it)
+START_TEST(what_is_no_file_does_not_open)
 {
-	struct sf_vfile *a, *b, *c;
+	struct sf_vfile *f;
 	struct vw w;
-	sf_node n, m;
+	sf_node n;
 
 	ordinary(&w);
 	struct sf_tree *t = tree_of(&w);
-	vw_ok(sf_tree_walk(t, "model.safetensors", true, &n, &err));
-	vw_ok(sf_tree_open(t, n, &a, &err));
-	for (int i = 0; i < 300; i++) { /* far more than are kept */
-		static const char *const path[] = { "npy/model.a.npy", "pt/model.a.pt", "README",
-			                            "info.json", "state/model/a/tensor.raw" };
-		vw_ok(sf_tree_walk(t, path[i % 5], true, &m, &err));
-		vw_ok(sf_tree_open(t, m, &b, &err));
-		sf_vfile_unref(b);
-	}
-	vw_ok(sf_tree_open(t, n, &c, &err));
-	ck_assert_ptr_eq(a, c);
-	sf_vfile_unref(a);
-	sf_vfile_unref(c);
 	vw_ok(sf_tree_walk(t, "state", true, &n, &err));
-	ck_assert_int_eq(sf_tree_open(t, n, &a, NULL), -EISDIR);
-	ck_assert_int_eq(sf_tree_open(t, UINT64_C(1) << 47, &a, NULL), -ENOENT);
-	ck_assert_int_eq(sf_tree_open(t, 0, &a, NULL), -ENOENT);
+	ck_assert_int_eq(sf_tree_open(t, n, &f, NULL), -EISDIR);
+	ck_assert_int_eq(sf_tree_open(t, UINT64_C(1) << 47, &f, NULL), -ENOENT);
+	ck_assert_int_eq(sf_tree_open(t, 0, &f, NULL), -ENOENT);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+/* A name of more components than a node can count: the directories end there, and the key is still
+ * under its full name. */
+START_TEST(state_ends_at_the_depth_a_node_can_count)
+{
+	enum { DEPTH = 1000 }; /* SF_T_DEPTH_MAX */
+	char name[2 * DEPTH + 32 + 1];
+	struct names l = { 0 };
+	struct vw w;
+	sf_node n, deeper;
+
+	vw_init(&w);
+	for (size_t i = 0; i < sizeof(name); i++)
+		name[i] = i % 2 ? '.' : 'a';
+	vw_flat(&w, name, sizeof(name));
+	struct sf_tree *t = l.t = tree_of(&w);
+	vw_ok(sf_tree_walk(t, "state", true, &n, &err));
+	for (unsigned depth = 0; depth < DEPTH; depth++, n = deeper)
+		ck_assert_int_eq(sf_tree_lookup(t, n, "a", 1, &deeper), 0);
+	ck_assert_int_eq(sf_tree_lookup(t, n, "a", 1, &deeper), -ENOENT);
+	ck_assert_int_eq(sf_tree_readdir(t, n, 0, add_name, &l), 0);
+	ck_assert_uint_eq(l.n, 0);
+	sf_buf_release(&l.text);
+	vw_ok(sf_tree_walk(t, "npy", true, &n, &err));
+	l.dir = n;
+	ck_assert_int_eq(sf_tree_readdir(t, n, 0, add_name, &l), 0);
+	ck_assert_uint_eq(l.n, 1);
+	sf_buf_release(&l.text);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+/* The kernel's sizes are signed. */
+START_TEST(stored_files_past_2_63_bytes_are_not_shown)
+{
+	struct vw w;
+
+	ordinary(&w);
+	w.file[w.nfiles++] = (struct sf_mem_object){ "huge", "", UINT64_MAX };
+	w.file[w.nfiles++] = (struct sf_mem_object){ "large", "", INT64_MAX };
+	struct sf_tree *t = tree_of(&w);
+	ck_list(t, "shards", ".metadata|data|large|sub-y|sub/");
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+/* As with --map: the user's rule made two names one, so the user hears of it. */
+START_TEST(two_keys_that_hf_map_makes_one_fail_the_tree)
+{
+	static struct sf_map_rule rule[] = { { "a", "same" }, { "b", "same" } };
+	struct sf_tree *t = NULL;
+	struct vw w;
+
+	vw_init(&w);
+	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
+	vw_tensor(&w, "model.b", SF_FLOAT32, 2, two);
+	w.opt.hf_map = rule;
+	w.opt.nhf_map = SF_ARRAY_LEN(rule);
+	vw_open(&w);
+	struct sf_error why = SF_ERROR_INIT;
+	ck_assert_int_eq(sf_tree_new(w.cat, w.reader, &t, &why), -EINVAL);
+	ck_assert_msg(strstr(why.msg, "same") != NULL, "%s", why.msg);
+	w.opt.nhf_map = 1;
+	vw_open(&w);
+	vw_ok(sf_tree_new(w.cat, w.reader, &t, &err));
 	sf_tree_free(t);
 	vw_close(&w);
 }
@@ -639,7 +697,10 @@ int main(void)
 	tcase_add_test(t, stored_files_are_a_tree_without_latest);
 	tcase_add_test(t, links_lead_to_the_roles_file);
 	tcase_add_test(t, wrong_paths_are_named);
-	tcase_add_test(t, a_file_is_one_object_while_somebody_holds_it);
+	tcase_add_test(t, what_is_no_file_does_not_open);
+	tcase_add_test(t, state_ends_at_the_depth_a_node_can_count);
+	tcase_add_test(t, stored_files_past_2_63_bytes_are_not_shown);
+	tcase_add_test(t, two_keys_that_hf_map_makes_one_fail_the_tree);
 	tcase_add_test(t, attributes_of_a_key_are_readable);
 	tcase_add_test(t, state_is_what_splitting_every_key_gives);
 	tcase_add_test(t, flat_directories_name_every_tensor);

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <math.h>
 #include <string.h>
 
 #include "base/json.h"
@@ -695,6 +696,44 @@ START_TEST(any_value_gives_strict_json)
 }
 END_TEST
 
+/* The number as a reader of JSON gets it is the number, to the last bit. */
+START_TEST(floats_come_back_as_they_were)
+{
+	uint64_t seed = sf_test_seed("floats_come_back_as_they_were");
+	static const double some[] = {
+		0.1 + 0.2, 5e-324, 1.7976931348623157e308, -0.0, 1.0 / 3,
+		1e22,      1e23,   9007199254740993.0,     4.35, 2.2250738585072014e-308
+	};
+
+	for (size_t i = 0; i < 5000; i++) {
+		struct sf_buf out = { 0 };
+		struct sf_arena arena = { 0 };
+		struct sf_error err = SF_ERROR_INIT;
+		uint64_t bits;
+		double f, got;
+		char p[10] = { 'G' };
+		if (i < SF_ARRAY_LEN(some)) {
+			f = some[i];
+			memcpy(&bits, &f, sizeof(bits));
+		} else {
+			bits = sf_test_rand(&seed);
+			memcpy(&f, &bits, sizeof(f));
+			if (!isfinite(f))
+				continue;
+		}
+		for (int k = 0; k < 8; k++) /* BINFLOAT is big-endian */
+			p[1 + k] = (char)(bits >> 8 * (7 - k));
+		p[9] = '.';
+		ck_assert_int_eq(sf_value_json(&out, parse(p, sizeof(p), &arena), &err), 0);
+		got = strtod(sf_buf_cstr(&out), NULL);
+		ck_assert_msg(memcmp(&got, &f, sizeof(f)) == 0, "%a became %s", f,
+		              sf_buf_cstr(&out));
+		sf_buf_release(&out);
+		sf_arena_release(&arena);
+	}
+}
+END_TEST
+
 /* [[[…[x, x]…, same], same]: 2^n leaves of n lists. */
 START_TEST(a_shared_pointer_bomb_is_refused_and_names_its_limit)
 {
@@ -765,6 +804,7 @@ int main(void)
 	tcase_add_loop_test(tc, values_of_python_torch_and_numpy_read_as_the_contract_says, 0,
 	                    SF_ARRAY_LEN(cases));
 	tcase_add_test(tc, any_value_gives_strict_json);
+	tcase_add_test(tc, floats_come_back_as_they_were);
 	tcase_add_test(tc, a_shared_pointer_bomb_is_refused_and_names_its_limit);
 	tcase_add_test(tc, nesting_past_the_limit_is_refused);
 	tcase_add_test(tc, integers_past_a_kilobyte_are_hex);

@@ -113,16 +113,20 @@ START_TEST(plain_ends_with_comments_are_found)
 	size_t end = b.len - 22;
 	memmove(b.at + end - 76, b.at + end, 22);
 	b.len -= 76;
-	for (size_t comment = 0; comment < 65535; comment += 1 + comment) {
+	for (size_t comment = 1; comment <= 65535;
+	     comment = 2 * comment + 1) { /* the last: 65,535 */
 		struct sf_arena arena = { 0 };
 		struct sf_zip_dir d;
-		sf_buf_byte(&b, ' ');
+		while (b.len < end - 76 + 22 + comment)
+			sf_buf_byte(&b, ' ');
 		ck_assert_int_eq(read_dir(b.at, b.len, &arena, &d, NULL), 0);
 		ck_assert_uint_eq(d.n, 3);
 		sf_arena_release(&arena);
-		while (b.len < end - 76 + 22 + comment)
-			sf_buf_byte(&b, ' ');
 	}
+	/* a longer one cannot be: its length has 16 bits */
+	struct sf_zip_end found;
+	sf_buf_byte(&b, ' ');
+	ck_assert_int_eq(sf_zip_find_end(b.at, b.len, b.len, &found, NULL), -EBADMSG);
 	sf_buf_release(&b);
 }
 END_TEST
@@ -142,6 +146,51 @@ START_TEST(hostile_counts_are_refused_before_memory_is_asked_for)
 	sf_put_le64(end64 + 32, 3);
 	sf_put_le64(end64 + 48, UINT64_MAX - 5); /* offset + length overflows */
 	ck_assert_int_eq(sf_zip_find_end(b.at, b.len, b.len, &end, &err), -EBADMSG);
+	sf_buf_release(&b);
+}
+END_TEST
+
+/* A locator may name any offset. Only the tail is in memory: what is in front of it must not be
+ * looked at. */
+START_TEST(a_zip64_end_in_front_of_the_tail_is_refused)
+{
+	struct sf_zip_entry e[3];
+	struct sf_buf b = { 0 };
+	struct sf_zip_end end;
+
+	make(&b, three, 3, e);
+	uint8_t *locator = b.at + b.len - 22 - 20;
+	ck_assert_uint_eq(sf_le32(locator), 0x07064b50u);
+	const uint64_t archive = UINT64_C(1) << 40, tail_off = archive - b.len;
+	const uint64_t at[] = { 0, tail_off - 1, tail_off - 56, UINT64_MAX };
+	uint8_t *tail = malloc(b.len); /* of its own size, for the sanitizer */
+	for (size_t i = 0; i < SF_ARRAY_LEN(at); i++) {
+		struct sf_error err = SF_ERROR_INIT;
+		sf_put_le64(locator + 8, at[i]);
+		memcpy(tail, b.at, b.len);
+		ck_assert_int_eq(sf_zip_find_end(tail, b.len, archive, &end, &err), -EBADMSG);
+		ck_assert_msg(strstr(err.msg, "zip64 end at ") != NULL, "%s", err.msg);
+	}
+	free(tail);
+	sf_buf_release(&b);
+}
+END_TEST
+
+START_TEST(archives_of_several_parts_are_refused)
+{
+	struct sf_zip_entry e[3];
+	struct sf_buf b = { 0 };
+	struct sf_zip_end end;
+
+	make(&b, three, 3, e);
+	for (size_t field = 4; field <= 6; field += 2) { /* this disk, the directory's */
+		struct sf_error err = SF_ERROR_INIT;
+		b.at[b.len - 22 + field] = 1;
+		ck_assert_int_eq(sf_zip_find_end(b.at, b.len, b.len, &end, &err), -ENOTSUP);
+		ck_assert_ptr_nonnull(strstr(err.msg, "several parts"));
+		b.at[b.len - 22 + field] = 0;
+	}
+	ck_assert_int_eq(sf_zip_find_end(b.at, b.len, b.len, &end, NULL), 0);
 	sf_buf_release(&b);
 }
 END_TEST
@@ -173,6 +222,8 @@ int main(void)
 	tcase_add_test(t, of_equal_names_the_first_is_found);
 	tcase_add_test(t, plain_ends_with_comments_are_found);
 	tcase_add_test(t, hostile_counts_are_refused_before_memory_is_asked_for);
+	tcase_add_test(t, a_zip64_end_in_front_of_the_tail_is_refused);
+	tcase_add_test(t, archives_of_several_parts_are_refused);
 	tcase_add_test(t, a_local_header_without_its_signature_is_refused);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
