@@ -12,4 +12,5 @@ dist_docs_DATA = \
 	%D%/semantics.md
 docsformatsdir = $(docdir)/docs/formats
 dist_docsformats_DATA = \
-	%D%/formats/dcp.md
+	%D%/formats/dcp.md \
+	%D%/formats/unread.md

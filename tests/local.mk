@@ -65,7 +65,8 @@ TESTS_UNIT = \
 TESTS_FORMAT = \
 	%D%/format/test_dcp_meta \
 	%D%/format/test_format_dcp \
-	%D%/format/test_roles
+	%D%/format/test_roles \
+	%D%/format/test_unread
 
 TESTS_FAULT = \
 	%D%/fault/test_load_faults \

@@ -15,6 +15,16 @@ void sf_ckpt_free(struct sf_ckpt *ckpt)
 	free(ckpt);
 }
 
+bool sf_warning_is_note(const char *code)
+{
+	static const char *const notes[] = { "unread-files", "plain-reading" };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(notes); i++)
+		if (strcmp(notes[i], code) == 0)
+			return true;
+	return false;
+}
+
 static int same_name(void *arg, uint32_t value, const char *name, size_t len)
 {
 	const struct sf_key *k = (const struct sf_key *)arg + value;

@@ -117,6 +117,9 @@ struct sf_warning {
 	uint32_t file;    /* ckpt->file[] when the warning is of that file as such, not of a key in it; else SF_NONE */
 };
 
+/* Words for people about something that is whole: "unread-files" beside the checkpoint, … Not a defect. */
+bool sf_warning_is_note(const char *code);
+
 /* A stored file. names are relative to the source, checked (sf_path_check). */
 struct sf_file {
 	const char *name;

@@ -127,6 +127,11 @@ int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t le
 	return 0;
 }
 
+bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len)
+{
+	return sf_map_get(&b->file_names, name, len, same_file, (void *)b) != SF_MAP_NONE;
+}
+
 int sf_ckpt_builder_listing(struct sf_ckpt_builder *b, const struct sf_objinfo *files, size_t n,
                             struct sf_error *err)
 {

@@ -14,6 +14,7 @@ void sf_ckpt_builder_free(struct sf_ckpt_builder *b); /* an unfinished one too; 
 /* A stored file by name (checked; the same name gives the same file), and how items lie in it. */
 int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len, enum sf_item_form form,
 			  enum sf_transform transform, uint32_t *ret_place, struct sf_error *err);
+bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len); /* has some place */
 /* The source's files as listed (one scan), for sizes, versions, missing and truncated files, and shards/. */
 int sf_ckpt_builder_listing(struct sf_ckpt_builder *b, const struct sf_objinfo *files, size_t n, struct sf_error *err);
 

@@ -196,9 +196,29 @@ static void print_views(const struct sf_session *s)
 	free(f.entry_of);
 }
 
+enum { LINES = 10 };
+
+/* What is worth knowing of something that is whole. */
+static void print_notes(const struct sf_ckpt *k)
+{
+	unsigned n = 0;
+
+	for (uint32_t i = 0; i < k->nwarnings && n < LINES; i++) {
+		const struct sf_warning *w = &k->warning[i];
+		if (!sf_warning_is_note(w->code))
+			continue;
+		printf("%s  ", n++ ? "" : "notes\n");
+		if (w->key != SF_NONE) {
+			sf_put_name(stdout, k->key[w->key].name, k->key[w->key].len);
+			printf(": ");
+		}
+		sf_put_name(stdout, w->text, strlen(w->text));
+		putchar('\n');
+	}
+}
+
 static void print_damage(const struct sf_catalog *c)
 {
-	enum { LINES = 10 };
 	struct sf_damage_list l;
 
 	if (sf_damage_fold(c, &l) < 0)
@@ -208,6 +228,7 @@ static void print_damage(const struct sf_catalog *c)
 		sf_put_damage(stdout, c, &l, "  ", LINES);
 	}
 	sf_damage_release(&l);
+	print_notes(c->ckpt);
 }
 
 static void print_whole(const struct sf_session *s)

@@ -13,6 +13,7 @@
 #include "format/format_dcp_composite.h"
 #include "format/format_dcp_lower.h"
 #include "format/format_dcp_meta.h"
+#include "format/format_unread.h"
 
 /* __R.metadata below @dir: R, or -1. Written by saves without collectives, 2.9 on. */
 int64_t dcp_rank_metadata(const char *name, const char *dir)
@@ -196,11 +197,32 @@ int64_t dcp_step_of(const char *source)
 static int dcp_probe(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                      struct sf_error *err)
 {
+	int r;
 	(void)store;
-	(void)err;
+
 	if (dcp_has_metadata(files, n, ""))
 		return 50;
-	return dcp_is_composite(files, n) ? 40 : 0;
+	r = dcp_is_composite(files, n);
+	if (r < 0)
+		return sf_fail(err, r, "no memory for %zu files", n);
+	return r == 2 ? 48 : r == 1 ? 40 : 0; /* 45: plain safetensors files at the top */
+}
+
+/* Asked for by name, or it would have been refused. */
+static int warn_megatron(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                         struct sf_ckpt_builder *b)
+{
+	struct sf_unread u;
+
+	sf_unread_megatron(store, files, n, &u);
+	if (!u.format)
+		return 0;
+	return sf_ckpt_builder_warn(
+		b, NULL, "plain-reading",
+		"a %s (%s) read as plain DCP: weights and optimizer are one group, flattened "
+		"tensors have the shapes they are stored in%s",
+		u.what, u.file,
+		dcp_listed(files, n, "common.pt") ? ", and common.pt is not read" : "");
 }
 
 static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,
@@ -233,6 +255,10 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 	} else {
 		r = dcp_load_composite(store, files, n, b, err);
 	}
+	if (r >= 0)
+		r = warn_megatron(store, files, n, b);
+	if (r >= 0)
+		r = sf_unread_warn(b, files, n);
 	dcp_meta_release(&meta); /* before finish: its columns and the checkpoint's need not be
 	                            there together */
 	if (r >= 0)

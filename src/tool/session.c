@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "format/format_unread.h"
 #include "tool/session.h"
 #include "view/hf_companions.h"
 
@@ -21,6 +22,8 @@ int sf_session_store(struct sf_session *s, const struct sf_common *opt, const ch
 		s->io.guard = opt->guard;
 		s->io.trace_fd = opt->trace_fd;
 		r = sf_store_open(&s->io, source, &s->store, err);
+		if (r == -ENOTDIR)
+			r = sf_unread_source(source, err);
 	}
 	if (r < 0)
 		sf_session_close(s);

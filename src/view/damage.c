@@ -160,7 +160,7 @@ static int fold_warnings(struct fold *f)
 		uint32_t entry = w->key == SF_NONE ? SF_NONE : f->entry_of[w->key];
 		const struct sf_damage d = { .code = w->code, .text = w->text, .entry = entry };
 		if (w->file != SF_NONE || of_item(w) || strcmp(w->code, "more") == 0 ||
-		    (w->key != SF_NONE && entry == SF_NONE))
+		    sf_warning_is_note(w->code) || (w->key != SF_NONE && entry == SF_NONE))
 			continue;
 		r = find(f, from, &d, &at);
 		if (r >= 0 && entry == SF_NONE)
@@ -297,7 +297,7 @@ int sf_damage_each(const struct sf_catalog *c,
 				                     .code = w->code,
 				                     .text = w->text };
 			if (of_item(w) || (w->key != SF_NONE) != keys ||
-			    strcmp(w->code, "more") == 0)
+			    strcmp(w->code, "more") == 0 || sf_warning_is_note(w->code))
 				continue;
 			if (keys && by_flags(w->code))
 				told[w->key] = true;

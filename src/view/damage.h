@@ -1,4 +1,5 @@
-/* What is damaged among the shown keys: folded to a line per file and cause, or all of it. */
+/* What is damaged among the shown keys: folded to a line per file and cause, or all of it. Notes
+ * (sf_warning_is_note) are no damage. */
 #ifndef SF_VIEW_DAMAGE_H
 #define SF_VIEW_DAMAGE_H
 

@@ -1,0 +1,291 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/json.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "format/format_dcp_lower.h"
+#include "format/format_unread.h"
+#include "format/torch_file.h"
+#include "store/source.h"
+
+#define JSON_MAX (UINT64_C(64) << 10)   /* bytes of a metadata.json: Megatron's has 100 */
+#define PICKLE_MAX (UINT64_C(64) << 20) /* of a data.pkl that is looked into for a name */
+#define NAMES_SHOWN 4
+
+/* By one file's name alone; '*' takes '/' too. The first pattern that some file has decides. */
+static const struct {
+	const char *format, *pattern, *what;
+} by_name[] = {
+	{ "megatron", "*mp_rank_[0-9]*/model_optim_rng.pt",
+	  "Megatron-LM legacy (torch) checkpoint" },
+	{ "megatron", "*/.zarray", "Megatron zarr checkpoint" },
+	{ "rank-files", "*model_world_size_[0-9]*_rank_[0-9]*.pt",
+	  "FSDP checkpoint of one file per rank" },
+	{ "rank-files", "*pytorch_model_fsdp_*_rank[0-9]*.bin",
+	  "accelerate FSDP checkpoint of one file per rank (LOCAL_STATE_DICT)" },
+	{ "rank-files", "*pytorch_model_fsdp*.bin",
+	  "accelerate FSDP checkpoint of one file (FULL_STATE_DICT)" },
+	{ "composer", "*ep[0-9]*-ba[0-9]*-rank[0-9]*.t*",
+	  "Composer checkpoint of DeepSpeed archives, one per rank" },
+	{ "composer", "*ep[0-9]*-ba[0-9]*-rank[0-9]*.pt*",
+	  "Composer checkpoint of one .pt file (monolithic)" },
+	{ "composer", "*latest-rank[0-9]*.pt*",
+	  "Composer checkpoint of one .pt file (monolithic)" },
+	{ "olmo-core", "*/rank_[0-9]*.safetensors",
+	  "OLMo-core checkpoint older than 1.0 (rank_N.safetensors)" },
+	{ "olmo-core", "*model/rank[0-9]*.pt", "OLMo checkpoint of local shards (model/rankN.pt)" },
+	{ "olmo-core", "rank[0-9]*.pt", "OLMo checkpoint of one .pt file per rank (torch_legacy)" },
+	{ "torch", "*pytorch_model.bin.index.json",
+	  "Hugging Face checkpoint of sharded .bin files" },
+	{ "torch", "*pytorch_model*.bin", "Hugging Face checkpoint of .bin files" },
+	{ "torch", "*checkpoint_[0-9]*.pt", "torch.distributed experimental checkpoint" },
+	{ "torch", "*model_[0-9]*.pt", "checkpoint of one .pt file per rank" },
+	{ "torch", "*.ckpt", "Lightning or other .ckpt files" },
+	{ "torch", "*.pt", "directory of .pt files" },
+	{ "torch", "*.pth", "directory of .pth files" },
+	{ "torch", "*.pt.[bglxz]*", "directory of packed .pt files" },
+	{ "composer", "*.tar*", "directory of archives" },
+	{ "torch", "*.bin", "directory of .bin files" },
+};
+
+static bool matches(const char *pattern, const char *name)
+{
+	return sf_glob_match(pattern, strlen(pattern), name, strlen(name));
+}
+
+static const char *first_match(const struct sf_objinfo *files, size_t n, const char *pattern)
+{
+	for (size_t i = 0; i < n; i++)
+		if (matches(pattern, files[i].name))
+			return files[i].name;
+	return NULL;
+}
+
+static void found(struct sf_unread *ret, const char *format, const char *file, const char *what)
+{
+	ret->format = format;
+	ret->file = file;
+	snprintf(ret->what, sizeof(ret->what), "%s", what);
+}
+
+/* "zero_stage" of an optimizer file; 0: it does not say. Before 0.7 an int, then an enum of one. */
+static int zero_stage(struct sf_store *store, const struct sf_objinfo *file)
+{
+	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { .limit = PICKLE_MAX };
+	const struct sf_pv *v;
+	struct sf_pv *root;
+	uint64_t stage;
+
+	if (sf_torch_file_value(store, file, PICKLE_MAX, &arena, &root, NULL) < 0)
+		return 0;
+	v = sf_pv_get(root, "optimizer_state_dict");
+	if (v && !sf_pv_get(v, "zero_stage"))
+		return 1; /* BF16_Optimizer, which works as that */
+	v = v ? sf_pv_get(v, "zero_stage") : NULL;
+	if (v && v->kind == SF_PV_CALL && v->call.args->seq.n == 1)
+		v = v->call.args->seq.at[0];
+	return v && sf_pv_u64(v, &stage) && stage <= 3 ? (int)stage : 0;
+}
+
+static int saw_part(void *arg, const struct sf_objinfo *info)
+{
+	bool *universal = arg;
+
+	*universal = *universal || matches("*/*/fp32.pt", info->name);
+	return 0;
+}
+
+/* Source: deepspeed runtime/engine.py (_get_ckpt_name and others), checkpoint/ds_to_universal.py,
+ * 0.19. */
+static void find_deepspeed(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                           struct sf_unread *ret)
+{
+	const char *all = first_match(files, n, "*zero_pp_rank_*_model_states.pt"),
+		   *model = first_match(files, n, "*mp_rank_*model_states.pt"),
+		   *optim = first_match(files, n, "*zero_pp_rank_*optim_states.pt");
+	const char *file = all ? all : model ? model : optim;
+	bool universal = false;
+	int stage = 0;
+
+	if (!file && !(file = first_match(files, n, "zero/optimizer_state.pt")))
+		return;
+	if (!optim && !strchr(file, '/'))
+		store->ops->list(store, "zero", 1, saw_part, &universal, NULL);
+	if (universal) {
+		found(ret, "deepspeed", file, "DeepSpeed universal checkpoint");
+		return;
+	}
+	if (all)
+		stage = 3;
+	else if (optim)
+		stage = zero_stage(store, dcp_listed(files, n, optim));
+	if (stage)
+		snprintf(ret->what, sizeof(ret->what), "DeepSpeed ZeRO-%d checkpoint", stage);
+	else
+		snprintf(ret->what, sizeof(ret->what), "DeepSpeed %scheckpoint",
+		         optim ? "ZeRO-1 or ZeRO-2 " : "");
+	ret->format = "deepspeed";
+	ret->file = file;
+}
+
+/* What metadata.json calls its backend: NULL none, or another's file. */
+static const char *backend(struct sf_store *store, const struct sf_objinfo *file)
+{
+	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
+	struct sf_json *json = NULL;
+	SF_FREE uint8_t *text = NULL;
+	const char *ret = NULL, *name;
+	uint64_t len;
+
+	if (file->size > JSON_MAX || store->ops->open(store, file->name, file, &src, NULL) < 0 ||
+	    sf_source_read_all(src, JSON_MAX, SF_FETCH_METADATA, &text, &len, NULL) < 0 ||
+	    sf_json_parse((const char *)text, (size_t)len, &json, NULL) < 0)
+		return NULL;
+	if (sf_json_get_str(sf_json_root(json), "sharded_backend", &name, NULL) >= 0)
+		ret = strcmp(name, "zarr") == 0 ? "zarr" : "torch_dist";
+	sf_json_free(json);
+	return ret;
+}
+
+void sf_unread_megatron(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                        struct sf_unread *ret)
+{
+	*ret = (struct sf_unread){ NULL };
+	for (size_t i = 0; i < n; i++) {
+		const char *slash = strchr(files[i].name, '/'), *name;
+		if (strcmp(slash ? slash + 1 : files[i].name, "metadata.json") != 0)
+			continue;
+		name = backend(store, &files[i]);
+		if (!name)
+			continue;
+		ret->format = "megatron";
+		ret->file = files[i].name;
+		snprintf(ret->what, sizeof(ret->what), "Megatron %s checkpoint", name);
+		return;
+	}
+}
+
+void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                    struct sf_unread *ret)
+{
+	sf_unread_megatron(store, files, n, ret);
+	if (!ret->format)
+		find_deepspeed(store, files, n, ret);
+	for (size_t i = 0; i < SF_ARRAY_LEN(by_name) && !ret->format; i++) {
+		const char *file = first_match(files, n, by_name[i].pattern);
+		if (file)
+			found(ret, by_name[i].format, file, by_name[i].what);
+	}
+}
+
+int sf_unread_format(const char *name)
+{
+	static const struct {
+		const char *name;
+		int dcp;
+	} known[] = { { "megatron", 2 },  { "olmo-core", 2 },  { "composer", 2 },
+		      { "deepspeed", 1 }, { "rank-files", 1 }, { "torch", 1 } };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
+		if (strcmp(known[i].name, name) == 0)
+			return known[i].dcp;
+	return 0;
+}
+
+int sf_unread_source(const char *source, struct sf_error *err)
+{
+	static const struct {
+		const char *pattern, *what;
+	} kinds[] = {
+		{ "*.safetensors", "a single .safetensors file is not supported by this version: "
+		                   "give the directory it is in" },
+		{ "*.distcp", "a data file of a checkpoint: give the directory it is in" },
+		{ "*.metadata", "a checkpoint's metadata: give the directory it is in" },
+		{ "*.ckpt", "a single .ckpt file is not supported by this version" },
+		{ "*.pt*", "a single .pt file is not supported by this version" },
+		{ "*.bin", "a single .bin file is not supported by this version" },
+		{ "*.nemo", "NeMo 1 archives are not supported by this version" },
+		{ "*.tar*", "archives are not supported by this version" },
+		{ "*.t?z", "archives are not supported by this version" },
+	};
+	const char *base = strrchr(source, '/');
+
+	base = base ? base + 1 : source;
+	for (size_t i = 0; i < SF_ARRAY_LEN(kinds); i++)
+		if (matches(kinds[i].pattern, base))
+			return sf_fail(err, -ENOTSUP, "'%s' is not a directory: %s", source,
+			               kinds[i].what);
+	return sf_fail(err, -ENOTDIR, "'%s' is not a directory", source);
+}
+
+static bool ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && memcmp(s + n - m, end, m) == 0;
+}
+
+/* Names of files that hold state: weights, optimizers, random numbers. */
+static bool holds_state(const char *name)
+{
+	static const char *const exts[] = { ".pt",   ".pth",         ".bin", ".pkl",
+		                            ".ckpt", ".safetensors", ".npz" };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(exts); i++)
+		if (ends(name, exts[i]))
+			return true;
+	return false;
+}
+
+/* Is a checkpoint of its own in a directory of the listing, and nothing read from there? */
+static bool unread_dir(const struct sf_ckpt_builder *b, const struct sf_objinfo *files, size_t n,
+                       size_t at)
+{
+	const char *dir = files[at].name;
+	size_t len;
+
+	if (!ends(dir, "/.metadata"))
+		return false;
+	len = strlen(dir) - strlen(".metadata");
+	/* what is in it stands around it: names are sorted */
+	while (at > 0 && strncmp(files[at - 1].name, dir, len) == 0)
+		at--;
+	for (; at < n && strncmp(files[at].name, dir, len) == 0; at++)
+		if (sf_ckpt_builder_has_file(b, files[at].name, strlen(files[at].name)))
+			return false;
+	return true;
+}
+
+int sf_unread_warn(struct sf_ckpt_builder *b, const struct sf_objinfo *files, size_t n)
+{
+	struct sf_buf text = { .limit = 64 << 10 };
+	size_t unread = 0;
+	int r;
+
+	for (size_t i = 0; i < n; i++) {
+		const char *name = files[i].name;
+		size_t len = strlen(name);
+		bool dir = unread_dir(b, files, n, i);
+		/* the parts that consolidated files were made of */
+		if (!dir && (!holds_state(name) || strncmp(name, "sharded/", 8) == 0 ||
+		             sf_ckpt_builder_has_file(b, name, len)))
+			continue;
+		if (unread++ < NAMES_SHOWN) {
+			sf_buf_str(&text, unread > 1 ? ", " : "");
+			sf_escape_text(&text, name, SF_MIN(dir ? len - 9 : len, 120u));
+		}
+	}
+	if (unread > NAMES_SHOWN)
+		sf_buf_printf(&text, " and %zu more", unread - NAMES_SHOWN);
+	r = sf_buf_check(&text);
+	if (r >= 0 && unread)
+		r = sf_ckpt_builder_warn(b, NULL, "unread-files", "not read by this version: %s",
+		                         sf_buf_cstr(&text));
+	sf_buf_release(&text);
+	return r;
+}

@@ -1,0 +1,20 @@
+/* A file of torch.save: the value it holds. */
+#ifndef SF_FORMAT_TORCH_FILE_H
+#define SF_FORMAT_TORCH_FILE_H
+
+#include "base/arena.h"
+#include "parse/pickle_read.h"
+#include "store/store.h"
+
+/*
+ * sf_torch_file_value - the pickled value of a zip archive as torch.save writes it (1.6 and newer).
+ *
+ * Reads its end, its directory and data.pkl; no tensor. @want: the version that was listed.
+ * Errors:  -ENOTSUP no zip archive (torch.save before 1.6), or a packed data.pkl; -E2BIG directory
+ *          or pickle over @limit bytes; -EBADMSG; -ESTALE; those of the store.
+ * Memory:  the value is @arena's.
+ */
+int sf_torch_file_value(struct sf_store *store, const struct sf_objinfo *want, uint64_t limit,
+                        struct sf_arena *arena, struct sf_pv **ret, struct sf_error *err);
+
+#endif

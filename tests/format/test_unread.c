@@ -1,0 +1,182 @@
+#include "config.h"
+
+#include "tests/lib/load.h"
+
+/* Formats that are known, but not read: their names are in the message. */
+
+#define F(name)              \
+	{                    \
+		name, "x", 1 \
+	}
+
+/* Listings as the frameworks leave them; the bytes say nothing. */
+static const struct {
+	struct sf_mem_object file[6];
+	const char *what;
+} listings[] = {
+	{ { F("global_step2/mp_rank_00_model_states.pt"), F("latest") },
+	  "DeepSpeed checkpoint (global_step2/mp_rank_00_model_states.pt): not supported" },
+	{ { F("g/mp_rank_00_model_states.pt"), F("g/zero_pp_rank_0_mp_rank_00_optim_states.pt") },
+	  "DeepSpeed ZeRO-1 or ZeRO-2 checkpoint (g/mp_rank_00_model_states.pt)" },
+	{ { F("zero_pp_rank_0_mp_rank_00_model_states.pt"),
+	    F("zero_pp_rank_0_mp_rank_00_optim_states.pt") },
+	  "DeepSpeed ZeRO-3 checkpoint (zero_pp_rank_0_mp_rank_00_model_states.pt)" },
+	{ { F("mp_rank_00_model_states.pt"), F("zero/blocks.0.bias/fp32.pt"),
+	    F("zero/optimizer_state.pt") },
+	  "DeepSpeed universal checkpoint (" },
+	{ { F("mp_rank_00/model_optim_rng.pt"), F("mp_rank_00/distrib_optim.pt") },
+	  "Megatron-LM legacy (torch) checkpoint (mp_rank_00/model_optim_rng.pt)" },
+	{ { F("mp_rank_01_003/model_optim_rng.pt") }, "Megatron-LM legacy (torch) checkpoint (" },
+	{ { F("common.pt"), F("decoder.weight/.zarray"), F("decoder.weight/0.0") },
+	  "Megatron zarr checkpoint (decoder.weight/.zarray)" },
+	{ { F("common.pt"),
+	    { "metadata.json", "{\"sharded_backend\": \"zarr\", \"sharded_backend_version\": 1}",
+	      57 },
+	    F("decoder.weight/0.0") },
+	  "Megatron zarr checkpoint (metadata.json)" },
+	{ { F("fsdp_config.json"), F("model_world_size_2_rank_0.pt"),
+	    F("model_world_size_2_rank_1.pt"), F("optim_world_size_2_rank_0.pt") },
+	  "FSDP checkpoint of one file per rank (model_world_size_2_rank_0.pt)" },
+	{ { F("optimizer_0/x"), F("pytorch_model_fsdp_0_rank0.bin") },
+	  "one file per rank (LOCAL_STATE_DICT) (pytorch_model_fsdp_0_rank0.bin)" },
+	{ { F("optimizer.bin"), F("pytorch_model_fsdp.bin") },
+	  "one file (FULL_STATE_DICT) (pytorch_model_fsdp.bin)" },
+	{ { F("ep0-ba1-rank0.pt"), F("latest-rank0.pt") },
+	  "Composer checkpoint of one .pt file (monolithic) (ep0-ba1-rank0.pt)" },
+	{ { F("ep0-ba2-rank0.tar.gz"), F("ep0-ba2-rank1.tar.gz") },
+	  "Composer checkpoint of DeepSpeed archives, one per rank (ep0-ba2-rank0.tar.gz)" },
+	{ { F("config.yaml"), F("model/metadata.json"), F("model/rank_0.safetensors"),
+	    F("train/rank0.pt") },
+	  "OLMo-core checkpoint older than 1.0 (rank_N.safetensors) "
+	  "(model/rank_0.safetensors)" },
+	{ { F("model/rank0.pt"), F("optim/rank0.pt") }, "OLMo checkpoint of local shards" },
+	{ { F("config.yaml"), F("rank0.pt"), F("rank1.pt") },
+	  "OLMo checkpoint of one .pt file per rank (torch_legacy) (rank0.pt)" },
+	{ { F("pytorch_model-00001-of-00002.bin"), F("pytorch_model.bin.index.json") },
+	  "Hugging Face checkpoint of sharded .bin files (pytorch_model.bin.index.json)" },
+	{ { F("config.json"), F("pytorch_model.bin") }, "of .bin files (pytorch_model.bin)" },
+	{ { F("checkpoint_0.pt") }, "torch.distributed experimental checkpoint (" },
+	{ { F("model_0.pt"), F("train_0.pt") },
+	  "checkpoint of one .pt file per rank (model_0.pt)" },
+	{ { F("last.ckpt") }, ".ckpt files (last.ckpt)" },
+	{ { F("a.pt.zst") }, "packed .pt files (a.pt.zst)" },
+};
+
+START_TEST(a_known_format_is_named_with_a_file_of_it)
+{
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+	size_t n = 0;
+
+	while (n < 6 && listings[_i].file[n].name)
+		n++;
+	ck_assert_int_eq(load_mem(listings[_i].file, n, NULL, &ckpt, msg), -ENOTSUP);
+	ck_assert_msg(strstr(msg, listings[_i].what) != NULL, "%s\nnot: %s", msg,
+	              listings[_i].what);
+	ck_assert_msg(strstr(msg, "not supported by this version") != NULL, "%s", msg);
+}
+END_TEST
+
+/* Real files of DeepSpeed 0.19: the stage is in a pickle, or missing (BF16_Optimizer). */
+START_TEST(the_stage_of_zero_is_in_the_message)
+{
+	static const struct {
+		const char *dir, *what;
+	} cases[] = { { "unread/deepspeed-z2f", "DeepSpeed ZeRO-2 checkpoint (global_step2/mp_" },
+		      { "unread/deepspeed-z1ba", "DeepSpeed ZeRO-1 checkpoint (global_step2/mp_" },
+		      { "unread/deepspeed-z3f",
+		        "DeepSpeed ZeRO-3 checkpoint (global_step2/zero_" } };
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
+		ck_assert_int_eq(load_data(cases[i].dir, NULL, &ckpt, msg), -ENOTSUP);
+		ck_assert_msg(strstr(msg, cases[i].what) != NULL, "%s", msg);
+	}
+}
+END_TEST
+
+START_TEST(megatrons_torch_dist_is_no_plain_dcp)
+{
+	const struct sf_load_options forced = { .source_format = "dcp" },
+				     named = { .source_format = "megatron" },
+				     complete = { .source_format = "dcp", .complete = true };
+	const char *dir = "unread/megatron-0.18.0-nocommon";
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	ck_assert_int_eq(load_data(dir, NULL, &ckpt, msg), -ENOTSUP);
+	ck_assert_msg(strstr(msg, "Megatron torch_dist checkpoint (metadata.json)") != NULL, "%s",
+	              msg);
+	ck_assert_msg(strstr(msg, "--source-format dcp") != NULL, "%s", msg);
+	ck_assert_int_eq(load_data(dir, &named, &ckpt, msg), -ENOTSUP);
+	ck_assert_int_eq(load_data(dir, &forced, &ckpt, msg), 0);
+	ck_assert_ptr_nonnull(load_warning(ckpt, "plain-reading", "common.pt is not read"));
+	sf_ckpt_free(ckpt);
+	ck_assert_msg(load_data(dir, &complete, &ckpt, msg) == 0, "%s", msg); /* all is whole */
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
+/* NeMo keeps it in weights/, which is a child of a composite. */
+START_TEST(megatron_below_a_directory_is_refused_too)
+{
+	static const char json[] = "{\"sharded_backend\": \"torch_dist\"}";
+	const struct sf_mem_object files[] = { F("context/io.json"),
+		                               F("weights/.metadata"),
+		                               F("weights/__0_0.distcp"),
+		                               { "weights/metadata.json", json,
+		                                 sizeof(json) - 1 } };
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	ck_assert_int_eq(load_mem(files, SF_ARRAY_LEN(files), NULL, &ckpt, msg), -ENOTSUP);
+	ck_assert_msg(strstr(msg, "torch_dist checkpoint (weights/metadata.json)") != NULL, "%s",
+	              msg);
+}
+END_TEST
+
+START_TEST(a_format_can_be_asked_for_by_its_name)
+{
+	static const struct {
+		const char *name, *dir, *msg;
+		int code;
+	} cases[] = {
+		{ "composer", "composer-0.32/ep0-ba2/ckpt", NULL, 0 },
+		{ "olmo-core", "dcp/nested/ckpt", NULL, 0 },
+		{ "megatron", "dcp/nested/ckpt", NULL, 0 },
+		{ "deepspeed", "dcp/nested/ckpt", "format deepspeed is not supported", -ENOTSUP },
+		{ "torch", "dcp/nested/ckpt", "format torch is not supported", -ENOTSUP },
+		{ "deepspeed", "unread/deepspeed-z2f", "DeepSpeed ZeRO-2", -ENOTSUP },
+		{ "zip", "dcp/nested/ckpt", "unknown source format 'zip'", -EINVAL },
+	};
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
+		const struct sf_load_options opt = { .source_format = cases[i].name };
+		int r = load_data(cases[i].dir, &opt, &ckpt, msg);
+		ck_assert_msg(r == cases[i].code, "%s of %s: %d %s", cases[i].name, cases[i].dir, r,
+		              msg);
+		if (r == 0)
+			sf_ckpt_free(ckpt);
+		else
+			ck_assert_msg(strstr(msg, cases[i].msg) != NULL, "%s", msg);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("unread");
+	TCase *tc = tcase_create("unread");
+
+	tcase_add_loop_test(tc, a_known_format_is_named_with_a_file_of_it, 0,
+	                    SF_ARRAY_LEN(listings));
+	tcase_add_test(tc, the_stage_of_zero_is_in_the_message);
+	tcase_add_test(tc, megatrons_torch_dist_is_no_plain_dcp);
+	tcase_add_test(tc, megatron_below_a_directory_is_refused_too);
+	tcase_add_test(tc, a_format_can_be_asked_for_by_its_name);
+	suite_add_tcase(s, tc);
+	return sf_test_main(s);
+}
