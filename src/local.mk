@@ -75,6 +75,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/format_dcp.c \
 	%D%/format/format_dcp_composite.c \
 	%D%/format/format_dcp_hf.c \
+	%D%/format/format_dcp_hf_head.c \
 	%D%/format/format_unread.c \
 	%D%/format/torch_file.c \
 	%D%/format/format_dcp_join.c \

@@ -319,6 +319,19 @@ def case_bytecheckpoint(rank, world, d):
 
 
 @case(2)
+def case_automodel(rank, world, d):
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
+    mesh = init_device_mesh("cpu", (2,))
+    m = hf_named(mesh, layers=1)
+    a = save(rank, d, m, sub="model", writer=HuggingFaceStorageWriter, wargs={"save_distributed": True}, flat=m)
+    o = optim_of(m)
+    b = save(rank, d, {"optim": o}, sub="optim")
+    if rank == 0:
+        write_expect(d, {"tensors": {}, "objects": {}, "composite": {"model": {"role": "model", **a}, "optim": {"role": "optim", **b}}, "torch": torch.__version__,
+                         "world": world, "note": "the layout NeMo Automodel documents, made with torch's writers: safetensors shards in model/, DCP in optim/"})
+
+
+@case(2)
 def case_torchtitan(rank, world, d):
     m = llama(rows(init_device_mesh("cpu", (2,))), layers=2)
     state = dict(m) | {"optimizer": optim_of(m), "lr_scheduler": {"base_lrs": [3e-4], "last_epoch": 3, "_last_lr": [2.9e-4]},

@@ -4,26 +4,33 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/arena.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "format/format_dcp.h"
 #include "format/format_dcp_composite.h"
+#include "format/format_dcp_hf.h"
 #include "format/format_dcp_lower.h"
 
-#define CHILDREN_MAX 64 /* a checkpoint has a model or a few, and as many optimizers */
-#define CHILD_NAME_MAX 255
+enum kind {
+	NOTHING,     /* no checkpoint that is read */
+	UNCOMMITTED, /* DCP's data without its metadata */
+	DCP,
+	HF, /* safetensors files */
+};
 
+/* A directory of the listing with a known name: its files are files[at .. at + n). */
 struct child {
-	char dir[CHILD_NAME_MAX + 2]; /* "model/" */
-	const char *container;        /* "model", "optim"; NULL: keys as they are */
+	const char *dir;       /* "model/"; "": the source itself */
+	const char *container; /* "model", "optim"; NULL: keys as they are */
+	size_t at, n;
+	enum kind kind;
 };
-struct children {
-	struct child at[CHILDREN_MAX];
-	size_t n;
-};
+SF_VEC(children, struct child);
 
 /* Source: huggingface/accelerate utils/fsdp_utils.py (FSDP_MODEL_NAME, OPTIMIZER_NAME),
- * volcengine/ByteCheckpoint, allenai/OLMo-core (model_and_optim). */
+ * volcengine/ByteCheckpoint, allenai/OLMo-core (model_and_optim), NVIDIA NeMo Automodel
+ * (model, optim). */
 static bool container_of(const char *name, size_t len, const char **ret)
 {
 	static const struct {
@@ -50,37 +57,94 @@ static bool container_of(const char *name, size_t len, const char **ret)
 	return false;
 }
 
-/* Committed children in order of their names, models before optimizers: the order of keys. */
-static void find_children(const struct sf_objinfo *files, size_t n, struct children *ret)
+static bool is_optim(const struct child *c)
 {
-	ret->n = 0;
-	for (int optim = 0; optim < 2; optim++) {
-		for (size_t i = 0; i < n && ret->n < CHILDREN_MAX; i++) {
-			const char *slash = strchr(files[i].name, '/');
-			size_t len = slash ? (size_t)(slash - files[i].name) : 0;
-			struct child c = { .container = NULL };
-			if (!slash || len > CHILD_NAME_MAX ||
-			    !container_of(files[i].name, len, &c.container) ||
-			    (c.container && strcmp(c.container, "optim") == 0) != (optim == 1))
-				continue;
-			memcpy(c.dir, files[i].name, len + 1);
-			c.dir[len + 1] = '\0';
-			if (strcmp(slash + 1, ".metadata") != 0 &&
-			    dcp_rank_metadata(files[i].name, c.dir) != 0)
-				continue;
-			if (ret->n && strcmp(ret->at[ret->n - 1].dir, c.dir) == 0)
-				continue; /* both kinds of metadata in one */
-			ret->at[ret->n++] = c;
-		}
-	}
+	return c->container && strcmp(c->container, "optim") == 0;
 }
 
-bool dcp_is_composite(const struct sf_objinfo *files, size_t n)
+static bool ends(const char *s, const char *end)
 {
-	struct children c;
+	size_t n = strlen(s), m = strlen(end);
 
-	find_children(files, n, &c);
-	return c.n > 0;
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* safetensors beside a metadata.json are those of OLMo-core before 1.0: flat parts, not tensors. */
+static enum kind kind_of(const struct sf_objinfo *files, const struct child *c)
+{
+	bool data = false, tensors = false, other = false;
+
+	for (size_t i = c->at; i < c->at + c->n; i++) {
+		const char *name = files[i].name + strlen(c->dir);
+		if (strcmp(name, ".metadata") == 0 || dcp_rank_metadata(name, "") == 0)
+			return DCP;
+		data = data || ends(name, ".distcp") || ends(name, ".metadata.tmp");
+		tensors = tensors || ends(name, ".safetensors");
+		other = other || strcmp(name, "metadata.json") == 0;
+	}
+	return data ? UNCOMMITTED : tensors && !other ? HF : NOTHING;
+}
+
+/* Directories with a known name, in order of names. Their names are @arena's. */
+static int find_dirs(const struct sf_objinfo *files, size_t n, struct sf_arena *arena,
+                     struct children *ret)
+{
+	size_t i = 0;
+
+	while (i < n) {
+		const char *slash = strchr(files[i].name, '/');
+		size_t len = slash ? (size_t)(slash - files[i].name) + 1 : 0;
+		struct child c = { .at = i };
+		if (!slash || !container_of(files[i].name, len - 1, &c.container)) {
+			i++;
+			continue;
+		}
+		while (i < n && strncmp(files[i].name, files[c.at].name, len) == 0)
+			i++;
+		c.n = i - c.at;
+		c.dir = sf_arena_strdup(arena, files[c.at].name, len);
+		if (!c.dir)
+			return -ENOMEM;
+		c.kind = kind_of(files, &c);
+		if (c.kind != NOTHING && children_push(ret, c) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
+/* Readable children, models before optimizers: the order of keys. */
+static int find_children(const struct sf_objinfo *files, size_t n, struct sf_arena *arena,
+                         struct children *ret)
+{
+	SF_CLEANUP(children_release) struct children dirs = { 0 };
+	bool model = false, dcp = false;
+	int r = find_dirs(files, n, arena, &dirs);
+
+	for (size_t i = 0; i < dirs.n; i++) {
+		dcp = dcp || dirs.at[i].kind == DCP;
+		model = model || (dirs.at[i].kind >= DCP && !is_optim(&dirs.at[i]));
+	}
+	/* safetensors at the top are the model of optimizers below, where those have no other */
+	if (r >= 0 && dcp && !model && dcp_hf_is(files, n, "")) {
+		struct child top = { .dir = "", .container = "model", .n = n, .kind = HF };
+		r = children_push(ret, top);
+	}
+	for (int optim = 0; optim < 2; optim++)
+		for (size_t i = 0; i < dirs.n && r >= 0; i++)
+			if (dirs.at[i].kind >= DCP && is_optim(&dirs.at[i]) == (optim == 1))
+				r = children_push(ret, dirs.at[i]);
+	return r;
+}
+
+int dcp_is_composite(const struct sf_objinfo *files, size_t n)
+{
+	SF_CLEANUP(children_release) struct children c = { 0 };
+	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { 0 };
+	int r = find_children(files, n, &arena, &c);
+
+	for (size_t i = 0; i < c.n && r < 2; i++)
+		r = r < 0 ? r : c.at[i].kind == DCP ? 2 : 1;
+	return r;
 }
 
 /* Do all keys lie below one container whose name says what @container would: model, or optim and
@@ -108,38 +172,67 @@ static bool has_own_container(const struct dcp_meta *m, const char *container)
 	return m->key.n > 0;
 }
 
-static bool ends(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
+/* What the whole has of its children. */
+struct facts {
+	const char *writer;
+	uint32_t ranks;
+	int64_t mtime;
+};
 
-	return n >= m && strcmp(s + n - m, end) == 0;
+static int load_dcp(struct dcp_source *src, const struct child *c, struct sf_ckpt_builder *b,
+                    struct facts *facts, struct sf_error *err)
+{
+	struct dcp_meta m = { 0 };
+	struct dcp_found found;
+	int r = dcp_read_dir(&m, src->store, src->files, src->nfiles, c->dir, &found, err);
+
+	if (r >= 0) {
+		if (!src->prefix && c->container && !has_own_container(&m, c->container))
+			src->prefix = c->container;
+		r = dcp_lower(&m, src, b, err);
+		if (r >= 0)
+			r = dcp_warn_unread(b, c->dir, &found);
+		facts->writer = dcp_writer(&m.facts);
+		facts->ranks = SF_MAX(facts->ranks, dcp_count_ranks(&m));
+		facts->mtime = SF_MAX(facts->mtime, found.mtime_ns);
+	}
+	dcp_meta_release(&m);
+	return r;
+}
+
+static int load_hf(struct dcp_source *src, const struct child *c, struct sf_ckpt_builder *b,
+                   struct facts *facts, struct sf_error *err)
+{
+	struct dcp_hf_facts hf;
+	int r;
+
+	if (!src->prefix)
+		src->prefix = c->container;
+	r = dcp_hf_load_dir(src, b, &hf, err);
+	if (r >= 0 && !facts->writer)
+		facts->writer = dcp_hf_writer(&hf);
+	if (r >= 0)
+		facts->mtime = SF_MAX(facts->mtime, hf.mtime_ns);
+	return r;
 }
 
 /* A child whose save did not finish is left out, and said: what is whole is shown. */
-static int warn_uncommitted(const struct sf_objinfo *files, size_t n, const struct children *kids,
+static int warn_uncommitted(const struct sf_objinfo *files, const struct children *dirs,
                             struct sf_ckpt_builder *b)
 {
-	const char *container, *last = "";
-	size_t last_len = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < n && r >= 0; i++) {
-		const char *name = files[i].name, *slash = strchr(name, '/');
-		size_t len = slash ? (size_t)(slash - name) + 1 : 0;
-		bool known = len && len == last_len && memcmp(name, last, len) == 0;
-		if (!slash || known || !container_of(name, len - 1, &container) ||
-		    !(ends(name, ".distcp") || ends(name, ".metadata.tmp")))
+	for (size_t i = 0; i < dirs->n && r >= 0; i++) {
+		const struct child *c = &dirs->at[i];
+		size_t k = c->at;
+		if (c->kind != UNCOMMITTED)
 			continue;
-		for (size_t k = 0; k < kids->n && !known; k++)
-			known = strlen(kids->at[k].dir) == len &&
-			        memcmp(kids->at[k].dir, name, len) == 0;
-		last = name;
-		last_len = len;
-		if (!known)
-			r = sf_ckpt_builder_warn(b, NULL, "not-committed",
-			                         "%.*s is left out: it has %s but no .metadata, "
-			                         "the save did not finish",
-			                         (int)len, name, name + len);
+		while (!ends(files[k].name, ".distcp") && !ends(files[k].name, ".metadata.tmp"))
+			k++;
+		r = sf_ckpt_builder_warn(b, NULL, "not-committed",
+		                         "%s is left out: it has %s but no .metadata, "
+		                         "the save did not finish",
+		                         c->dir, files[k].name + strlen(c->dir));
 	}
 	return r;
 }
@@ -147,47 +240,35 @@ static int warn_uncommitted(const struct sf_objinfo *files, size_t n, const stru
 int dcp_load_composite(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                        struct sf_ckpt_builder *b, struct sf_error *err)
 {
-	const char *writer = NULL;
-	struct children kids;
-	uint32_t ranks = 0;
-	int64_t mtime = 0;
-	int r = 0;
+	SF_CLEANUP(children_release) struct children kids = { 0 }, dirs = { 0 };
+	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { 0 };
+	bool seen[3] = { false }; /* as they are, model, optim */
+	struct facts facts = { NULL, 0, 0 };
+	int r = find_children(files, n, &arena, &kids);
 
-	find_children(files, n, &kids);
+	if (r >= 0)
+		r = find_dirs(files, n, &arena, &dirs);
+	if (r < 0)
+		sf_fail(err, r, "no memory for %zu directories", kids.n + dirs.n);
 	for (size_t i = 0; i < kids.n && r >= 0; i++) {
-		struct child *c = &kids.at[i];
+		const struct child *c = &kids.at[i];
 		struct dcp_source src = {
-			.store = store, .files = files, .nfiles = n, .dir = c->dir
+			.store = store, .files = files + c->at, .nfiles = c->n, .dir = c->dir
 		};
-		struct dcp_meta m = { 0 };
-		char own[CHILD_NAME_MAX + 2];
-		bool again = false;
-		struct dcp_found found;
-		for (size_t k = 0; k < i; k++)
-			again = again || kids.at[k].container == c->container ||
-			        (kids.at[k].container && c->container &&
-			         strcmp(kids.at[k].container, c->container) == 0);
-		r = dcp_read_dir(&m, store, files, n, c->dir, &found, err);
-		if (r >= 0) {
-			if (again) { /* a second model: under its directory's name */
-				memcpy(own, c->dir, strlen(c->dir));
-				own[strlen(c->dir) - 1] = '\0';
-				src.prefix = own;
-			} else if (c->container && !has_own_container(&m, c->container)) {
-				src.prefix = c->container;
-			}
-			r = dcp_lower(&m, &src, b, err);
-			if (r >= 0)
-				r = dcp_warn_unread(b, c->dir, &found);
-			writer = dcp_writer(&m.facts);
-			ranks = SF_MAX(ranks, dcp_count_ranks(&m));
-			mtime = SF_MAX(mtime, found.mtime_ns);
+		bool *again = &seen[!c->container ? 0 : is_optim(c) ? 2 : 1];
+		if (*again) { /* a second model: under its directory's name */
+			src.prefix = sf_arena_strdup(&arena, c->dir, strlen(c->dir) - 1);
+			if (!src.prefix)
+				r = sf_fail(err, -ENOMEM, "no memory for '%s'", c->dir);
 		}
-		dcp_meta_release(&m);
+		*again = true;
+		if (r >= 0)
+			r = (c->kind == DCP ? load_dcp : load_hf)(&src, c, b, &facts, err);
 	}
 	if (r >= 0)
-		r = warn_uncommitted(files, n, &kids, b);
+		r = warn_uncommitted(files, &dirs, b);
 	if (r >= 0)
-		sf_ckpt_builder_facts(b, writer, NULL, dcp_step_of(store->source), ranks, mtime);
+		sf_ckpt_builder_facts(b, facts.writer, NULL, dcp_step_of(store->source),
+		                      facts.ranks, facts.mtime);
 	return r;
 }

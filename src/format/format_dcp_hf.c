@@ -13,7 +13,9 @@
 #include "ckpt/ckpt_builder.h"
 #include "format/format.h"
 #include "format/format_dcp.h"
-#include "format/format_dcp_lower.h"
+#include "format/format_dcp_hf.h"
+#include "format/format_dcp_hf_head.h"
+#include "format/format_unread.h"
 #include "parse/safetensors.h"
 #include "store/source.h"
 
@@ -26,7 +28,7 @@
 
 #define INDEX_NAME "model.safetensors.index.json"
 #define INDEX_MAX (UINT64_C(1) << 30) /* bytes: 100 a key */
-#define HEAD_FIRST 65536u             /* bytes read at once: the headers of most files */
+#define HF_NAME_MAX (DCP_STRING_MAX + 4096u)
 
 struct piece { /* one tensor of one file */
 	const struct sf_st_tensor *t;
@@ -46,60 +48,77 @@ SF_VEC(names, const char *);
 SF_VEC(origins, uint64_t);
 
 struct hf {
-	struct sf_store *store;
-	const struct sf_objinfo *files;
-	size_t nfiles;
+	const struct dcp_source *src;
 	struct sf_ckpt_builder *b;
 	struct sf_error *err;
-	struct sf_arena arena; /* headers */
-	struct names names;    /* files to read */
+	struct sf_arena arena; /* headers, names */
+	struct names names;    /* files to read, relative to src->dir */
 	struct pieces pieces;
 	struct hf_keys keys;
 	struct origins origins;
 	struct sf_map key_map, file_map;
-	const struct cJSON *weight_map; /* NULL without index */
-	uint32_t *key_file;             /* by key of the index: names[] */
-	uint32_t nindexed;              /* keys that the index named; 0 without */
-	bool sharded;                   /* some header has sharding info */
+	struct sf_json *index; /* names of keys and files are its; NULL without */
+	uint32_t *key_file;    /* by key of the index: names[] */
+	uint32_t nindexed;     /* keys that the index named; 0 without */
+	bool sharded;          /* some header has sharding info */
+	uint32_t unread;       /* files whose header cannot be read */
 	int64_t mtime;
+	struct sf_buf name; /* of the file or key at hand, with what is put in front */
 };
 
-static void free_json(struct sf_json **j)
+/* A name relative to the directory, NULL when @name lies elsewhere. */
+static const char *relative(const char *dir, const char *name)
 {
-	sf_json_free(*j);
+	size_t n = strlen(dir);
+
+	return strncmp(name, dir, n) == 0 ? name + n : NULL;
 }
 
+/* A name below "sharded/" when @below. */
 static bool is_safetensors(const char *name, bool below)
 {
-	size_t n = strlen(name);
-	static const char dir[] = "sharded/";
+	name = name && below ? relative("sharded/", name) : name;
+	size_t n = name ? strlen(name) : 0;
 
-	if (below) {
-		if (strncmp(name, dir, sizeof(dir) - 1) != 0)
-			return false;
-		name += sizeof(dir) - 1;
-		n -= sizeof(dir) - 1;
-	}
 	return n > 12 && strcmp(name + n - 12, ".safetensors") == 0 && !strchr(name, '/');
 }
 
-static size_t count(const struct sf_objinfo *files, size_t n, bool below)
+static size_t count(const struct dcp_source *src, bool below)
 {
 	size_t found = 0;
 
-	for (size_t i = 0; i < n; i++)
-		found += is_safetensors(files[i].name, below);
+	for (size_t i = 0; i < src->nfiles; i++)
+		found += is_safetensors(relative(src->dir, src->files[i].name), below);
 	return found;
+}
+
+bool dcp_hf_is(const struct sf_objinfo *files, size_t n, const char *dir)
+{
+	const struct dcp_source src = { .files = files, .nfiles = n, .dir = dir };
+
+	return count(&src, false) > 0;
 }
 
 static int hf_probe(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     struct sf_error *err)
 {
+	const struct dcp_source src = { .files = files, .nfiles = n, .dir = "" };
 	(void)store;
 	(void)err;
-	return dcp_listed(files, n, INDEX_NAME) || count(files, n, false) ? 45
-	       : count(files, n, true)                                    ? 35
-	                                                                  : 0;
+
+	return dcp_listed(files, n, INDEX_NAME) || count(&src, false) ? 45
+	       : count(&src, true)                                    ? 35
+	                                                              : 0;
+}
+
+/* The listed file of this name in the directory, or NULL. */
+static const struct sf_objinfo *listed(struct hf *h, const char *name)
+{
+	sf_buf_reset(&h->name);
+	sf_buf_str(&h->name, h->src->dir);
+	sf_buf_str(&h->name, name);
+	name = sf_buf_cstr(&h->name);
+	return sf_buf_check(&h->name) < 0 ? NULL : dcp_listed(h->src->files, h->src->nfiles, name);
 }
 
 static int same_key(void *arg, uint32_t value, const char *key, size_t len)
@@ -184,12 +203,11 @@ static int take_index(struct hf *h, const struct sf_json *index)
 /* Which files make the checkpoint when no index says so? */
 static int take_listing(struct hf *h)
 {
-	bool below = count(h->files, h->nfiles, false) == 0;
-	const char *whole = dcp_listed(h->files, h->nfiles, "model.safetensors")
-	                            ? "model.safetensors"
-	                    : dcp_listed(h->files, h->nfiles, "adapter_model.safetensors")
-	                            ? "adapter_model.safetensors"
-	                            : NULL;
+	const struct dcp_source *src = h->src;
+	bool below = count(src, false) == 0;
+	const char *whole = listed(h, "model.safetensors")           ? "model.safetensors"
+	                    : listed(h, "adapter_model.safetensors") ? "adapter_model.safetensors"
+	                                                             : NULL;
 	bool numbered = false;
 	uint32_t at;
 	int r = 0;
@@ -198,152 +216,47 @@ static int take_listing(struct hf *h)
 	 * model-…-of-… beats consolidated.* */
 	if (whole)
 		return file_of(h, whole, &at);
-	for (size_t i = 0; i < h->nfiles; i++)
-		numbered = numbered || (is_safetensors(h->files[i].name, below) &&
-		                        strstr(h->files[i].name, "-of-"));
-	for (size_t i = 0; i < h->nfiles && r >= 0; i++)
-		if (is_safetensors(h->files[i].name, below) &&
-		    (!numbered || strstr(h->files[i].name, "-of-")))
-			r = file_of(h, h->files[i].name, &at);
+	for (size_t i = 0; i < src->nfiles; i++)
+		numbered = numbered ||
+		           (is_safetensors(relative(src->dir, src->files[i].name), below) &&
+		            strstr(src->files[i].name, "-of-"));
+	for (size_t i = 0; i < src->nfiles && r >= 0; i++) {
+		const char *name = relative(src->dir, src->files[i].name);
+		if (is_safetensors(name, below) && (!numbered || strstr(name, "-of-")))
+			r = file_of(h, name, &at);
+	}
 	return r;
 }
 
-static int read_header(struct hf *h, const char *name, struct sf_st_header *ret)
+/*
+ * A file whose header is no good costs its tensors. Of a sharded save every file may have the end
+ * of any tensor, and only the furthest end says how large it is: without one of them nothing is
+ * known.
+ */
+static int pass_over(struct hf *h, const char *name, int code)
 {
-	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
-	SF_FREE uint8_t *at = NULL;
-	uint64_t len, first;
-	int r = h->store->ops->open(h->store, name, NULL, &src, h->err);
+	struct sf_error why = *h->err;
 
-	if (r < 0)
-		return r;
-	first = SF_MIN(src->size, (uint64_t)HEAD_FIRST);
-	if (first < 8)
-		return sf_fail(h->err, -EBADMSG,
-		               "'%s': %llu bytes, a safetensors file has 8 at least", name,
-		               (unsigned long long)src->size);
-	at = malloc(HEAD_FIRST);
-	if (!at)
-		return no_memory(h);
-	r = sf_source_read(src, 0, at, first, SF_FETCH_HEADER, h->err);
-	if (r < 0)
-		return r;
-	len = sf_le64(at);
-	if (len > SF_ST_HEADER_MAX || len > src->size - 8)
-		return sf_fail(
-			h->err, -EBADMSG,
-			"'%s': header of %llu bytes, the file has %llu, the format's limit is %u",
-			name, (unsigned long long)len, (unsigned long long)src->size,
-			SF_ST_HEADER_MAX);
-	if (len + 8 > first) {
-		uint8_t *more = realloc(at, (size_t)len + 8);
-		if (!more)
-			return no_memory(h);
-		at = more;
-		r = sf_source_read(src, first, at + first, len + 8 - first, SF_FETCH_HEADER,
-		                   h->err);
-		if (r < 0)
-			return r;
-	}
-	r = sf_st_parse(at + 8, (size_t)len, &h->arena, ret, h->err);
-	return r < 0 ? sf_fail_ctx(h->err, r, "'%s'", name) : 0;
+	if (code != -EBADMSG && code != -ENOTSUP && code != -E2BIG)
+		return code;
+	if (strstr(name, "shard-"))
+		return sf_fail_ctx(h->err, code, "a part of every tensor may be in it");
+	h->unread++;
+	return sf_ckpt_builder_warn(h->b, NULL, "unreadable-file", "its tensors are left out: %s",
+	                            why.msg);
 }
 
-/* DCP_SHARDING_INFO: { fqn: { "saved_offsets": [...] } }, found by name. */
-struct sharding {
-	struct sf_json *json; /* NULL: the file has none */
-	const struct cJSON **at;
-	struct sf_map map;
-};
-
-static void sharding_release(struct sharding *x)
+static int take_tensors(struct hf *h, uint32_t file, uint32_t place,
+                        const struct sf_st_header *head, struct dcp_hf_sharding *info)
 {
-	sf_json_free(x->json);
-	free(x->at);
-	sf_map_release(&x->map);
-}
+	int r = 0;
 
-static int same_fqn(void *arg, uint32_t value, const char *key, size_t len)
-{
-	const char *name = sf_json_name(((const struct sharding *)arg)->at[value]);
-
-	return strlen(name) == len && memcmp(name, key, len) == 0;
-}
-
-static int read_sharding(struct hf *h, const char *text, struct sharding *x)
-{
-	const struct cJSON *root, *item;
-	size_t n = 0;
-	int failed = 0, r = sf_json_parse(text, strlen(text), &x->json, h->err);
-
-	if (r < 0)
-		return sf_fail_ctx(h->err, r, "DCP_SHARDING_INFO");
-	root = sf_json_root(x->json);
-	for (item = sf_json_next(root, NULL); item; item = sf_json_next(root, item))
-		n++;
-	x->at = sf_alloc_array(n, sizeof(*x->at));
-	if (!x->at || sf_map_reserve(&x->map, n) < 0)
-		return no_memory(h);
-	n = 0;
-	for (item = sf_json_next(root, NULL); item && !failed; item = sf_json_next(root, item)) {
-		const char *name = sf_json_name(item);
-		uint32_t there;
-		if (!name)
-			return sf_fail(h->err, -EBADMSG, "DCP_SHARDING_INFO is no object");
-		x->at[n] = item;
-		there = sf_map_add(&x->map, name, strlen(name), (uint32_t)n, same_fqn, x, &failed);
-		if (there == SF_MAP_NONE)
-			n++;
-		else
-			x->at[there] = item; /* the last of equal names */
-	}
-	return failed ? no_memory(h) : 0;
-}
-
-static int origin_of(struct hf *h, struct sharding *x, const struct sf_st_tensor *t, uint64_t *ret)
-{
-	uint32_t at;
-	int r;
-
-	for (unsigned k = 0; k < t->ndim; k++)
-		ret[k] = 0;
-	if (!x->json || !t->ndim)
-		return 0;
-	at = sf_map_get(&x->map, t->name, t->name_len, same_fqn, x);
-	if (at == SF_MAP_NONE)
-		return 0; /* one full chunk */
-	r = sf_json_get_u64s(x->at[at], "saved_offsets", ret, t->ndim, h->err);
-	if (r >= 0 && r != t->ndim)
-		r = sf_fail(h->err, -EBADMSG, "%d saved_offsets for %u dimensions", r, t->ndim);
-	return r < 0 ? sf_fail_ctx(h->err, r, "DCP_SHARDING_INFO of '%.200s'", t->name) : 0;
-}
-
-static int take_file(struct hf *h, uint32_t file)
-{
-	SF_CLEANUP(sharding_release) struct sharding info = { 0 };
-	const char *name = h->names.at[file];
-	struct sf_st_header head;
-	uint32_t place;
-	int r;
-
-	if (!dcp_listed(h->files, h->nfiles, name))
-		return 0; /* only an index can name it: warned about there */
-	r = sf_ckpt_builder_place(h->b, name, strlen(name), SF_ITEM_RAW, SF_TRANSFORM_NONE, &place,
-	                          h->err);
-	if (r >= 0)
-		r = read_header(h, name, &head);
-	if (r >= 0 && head.sharding_info) {
-		r = read_sharding(h, head.sharding_info, &info);
-		h->sharded = true;
-	}
-	if (r < 0)
-		return sf_fail_ctx(h->err, r, "'%s'", name);
-	for (size_t i = 0; i < head.n && r >= 0; i++) {
-		struct piece p = { .t = &head.at[i],
+	for (size_t i = 0; i < head->n && r >= 0; i++) {
+		struct piece p = { .t = &head->at[i],
 			           .origin0 = h->origins.n,
-			           .data_off = head.data_off,
+			           .data_off = head->data_off,
 			           .file = place };
-		r = key_of(h, head.at[i].name, head.at[i].name_len, &p.key);
+		r = key_of(h, head->at[i].name, head->at[i].name_len, &p.key);
 		if (r < 0)
 			break;
 		if (h->nindexed && (p.key >= h->nindexed || h->key_file[p.key] != file))
@@ -351,22 +264,73 @@ static int take_file(struct hf *h, uint32_t file)
 		if (origins_reserve(&h->origins, h->origins.n + p.t->ndim) < 0 ||
 		    pieces_push(&h->pieces, p) < 0)
 			return no_memory(h);
-		r = origin_of(h, &info, p.t, h->origins.at + h->origins.n);
+		r = dcp_hf_origin(info, p.t, h->origins.at + h->origins.n, h->err);
 		h->origins.n += p.t->ndim;
 		h->keys.at[p.key].npieces++;
 	}
-	return r < 0 ? sf_fail_ctx(h->err, r, "'%s'", name) : 0;
+	return r;
+}
+
+static int take_file(struct hf *h, uint32_t file)
+{
+	SF_CLEANUP(dcp_hf_sharding_release) struct dcp_hf_sharding info = { 0 };
+	const struct sf_objinfo *f = listed(h, h->names.at[file]);
+	struct sf_st_header head;
+	uint32_t place;
+	int r;
+
+	if (!f)
+		return 0; /* only an index can name it: warned about there */
+	h->mtime = SF_MAX(h->mtime, f->version.mtime_ns);
+	r = sf_ckpt_builder_place(h->b, f->name, strlen(f->name), SF_ITEM_RAW, SF_TRANSFORM_NONE,
+	                          &place, h->err);
+	if (r < 0)
+		return r;
+	r = dcp_hf_read_header(h->src->store, f->name, &h->arena, &head, h->err);
+	if (r >= 0 && head.sharding_info) {
+		h->sharded = true;
+		r = dcp_hf_read_sharding(head.sharding_info, &info, h->err);
+		if (r < 0) /* where its parts belong is not known */
+			return sf_fail_ctx(h->err, r, "'%s'", f->name);
+	}
+	if (r < 0)
+		return pass_over(h, f->name, r);
+	r = take_tensors(h, file, place, &head, &info);
+	return r < 0 ? sf_fail_ctx(h->err, r, "'%s'", f->name) : 0;
+}
+
+/* The key as it is shown: in its container. */
+static int set_name(struct hf *h, const struct hf_key *key)
+{
+	sf_buf_reset(&h->name);
+	if (h->src->prefix) {
+		sf_buf_str(&h->name, h->src->prefix);
+		sf_buf_byte(&h->name, '.');
+	}
+	sf_buf_add(&h->name, key->name, key->len);
+	sf_buf_cstr(&h->name);
+	return sf_buf_check(&h->name) < 0 ? no_memory(h) : 0;
+}
+
+static int set_path(struct hf *h, const struct hf_key *key)
+{
+	const struct sf_path_elem path[2] = {
+		{ h->src->prefix, h->src->prefix ? (uint32_t)strlen(h->src->prefix) : 0, 0 },
+		{ key->name, key->len, 0 }
+	};
+
+	return !h->src->prefix ? 0
+	                       : sf_ckpt_builder_path(h->b, (const char *)h->name.at, h->name.len,
+	                                              path, 2, h->err);
 }
 
 /* Global size: as far as any part reaches. Trailing empty parts are not visible: the format does
- * not say more. */
-static int lower_key(struct hf *h, const struct hf_key *key, const uint32_t *list)
+ * not say more. -EBADMSG: the parts are not those of one tensor. */
+static int global_shape(struct hf *h, const struct hf_key *key, const uint32_t *list,
+                        uint64_t shape[SF_DIMS_MAX])
 {
 	const struct piece *first = &h->pieces.at[list[0]];
-	uint64_t shape[SF_DIMS_MAX] = { 0 }, end;
-	uint32_t tensor, chunks = 0;
-	bool whole = false;
-	int r;
+	uint64_t end;
 
 	for (uint32_t i = 0; i < key->npieces; i++) {
 		const struct piece *p = &h->pieces.at[list[i]];
@@ -384,8 +348,28 @@ static int lower_key(struct hf *h, const struct hf_key *key, const uint32_t *lis
 			shape[k] = SF_MAX(shape[k], end);
 		}
 	}
-	r = sf_ckpt_builder_tensor(h->b, key->name, key->len, (enum sf_dtype)first->t->dtype, shape,
-	                           first->t->ndim, &tensor, h->err);
+	return 0;
+}
+
+static int lower_key(struct hf *h, const struct hf_key *key, const uint32_t *list)
+{
+	const struct piece *first = &h->pieces.at[list[0]];
+	uint64_t shape[SF_DIMS_MAX] = { 0 };
+	uint32_t tensor, chunks = 0;
+	bool whole = false;
+	int r = global_shape(h, key, list, shape);
+
+	if (r < 0) { /* it is left out, the others are not */
+		struct sf_error why = *h->err;
+		*h->err = (struct sf_error)SF_ERROR_INIT;
+		return sf_ckpt_builder_warn(h->b, NULL, "malformed-tensor", "left out: %s",
+		                            why.msg);
+	}
+	r = set_name(h, key);
+	if (r >= 0)
+		r = sf_ckpt_builder_tensor(h->b, (const char *)h->name.at, h->name.len,
+		                           (enum sf_dtype)first->t->dtype, shape, first->t->ndim,
+		                           &tensor, h->err);
 	for (uint32_t i = 0; i < key->npieces && r >= 0; i++) {
 		const struct piece *p = &h->pieces.at[list[i]];
 		/* The same box again is a copy (replicated, or two files of one model side by
@@ -408,7 +392,7 @@ static int lower_key(struct hf *h, const struct hf_key *key, const uint32_t *lis
 			                         p->data_off + p->t->begin,
 			                         p->t->end - p->t->begin);
 	}
-	return r;
+	return r < 0 ? r : set_path(h, key);
 }
 
 static int lower(struct hf *h)
@@ -434,8 +418,7 @@ static int lower(struct hf *h)
 		if (i >= h->nindexed)
 			continue; /* in a file, but the index gives it to another */
 		const char *file = h->names.at[h->key_file[i]];
-		bool there = sf_path_check(file, strlen(file), NULL) >= 0 &&
-		             dcp_listed(h->files, h->nfiles, file);
+		bool there = sf_path_check(file, strlen(file), NULL) >= 0 && listed(h, file);
 		r = sf_ckpt_builder_warn(h->b, NULL, there ? "missing-item" : "missing-file",
 		                         "'%.*s': the index puts it into %.200s, which %s",
 		                         (int)SF_MIN(key->len, 200u), key->name, file,
@@ -444,62 +427,51 @@ static int lower(struct hf *h)
 	return r;
 }
 
-static int load(struct hf *h, struct sf_ckpt **ret)
+static int read_index(struct hf *h, const struct sf_objinfo *index)
 {
-	const struct sf_objinfo *index = dcp_listed(h->files, h->nfiles, INDEX_NAME);
-	SF_CLEANUP(free_json) struct sf_json *json = NULL;
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	SF_FREE uint8_t *text = NULL;
 	uint64_t len;
-	int r = 0;
+	int r = h->src->store->ops->open(h->src->store, index->name, NULL, &src, h->err);
 
-	if (index) {
-		r = h->store->ops->open(h->store, INDEX_NAME, NULL, &src, h->err);
-		if (r >= 0)
-			r = sf_source_read_all(src, INDEX_MAX, SF_FETCH_METADATA, &text, &len,
-			                       h->err);
-		if (r >= 0) {
-			r = sf_json_parse((const char *)text, (size_t)len, &json, h->err);
-			if (r < 0)
-				sf_fail_ctx(h->err, r, "'%s'", INDEX_NAME);
-		}
-		if (r >= 0)
-			r = take_index(h, json);
-		h->mtime = index->version.mtime_ns;
-	}
-	if (r >= 0 && !h->nindexed)
-		r = take_listing(h);
-	for (uint32_t i = 0; i < h->names.n && r >= 0; i++) {
-		const struct sf_objinfo *f = dcp_listed(h->files, h->nfiles, h->names.at[i]);
-		if (f)
-			h->mtime = SF_MAX(h->mtime, f->version.mtime_ns);
-		r = take_file(h, i);
-	}
+	h->mtime = index->version.mtime_ns;
 	if (r >= 0)
-		r = lower(h);
-	if (r >= 0) {
-		sf_ckpt_builder_facts(h->b,
-		                      h->sharded ? "torch >= 2.7 (HuggingFace storage)" : NULL,
-		                      NULL, dcp_step_of(h->store->source), 0, h->mtime);
-		r = sf_ckpt_builder_finish(h->b, ret, h->err);
-	}
-	return r;
+		r = sf_source_read_all(src, INDEX_MAX, SF_FETCH_METADATA, &text, &len, h->err);
+	if (r < 0)
+		return r;
+	r = sf_json_parse((const char *)text, (size_t)len, &h->index, h->err);
+	if (r < 0)
+		return sf_fail_ctx(h->err, r, "'%s'", index->name);
+	return take_index(h, h->index);
 }
 
-static int hf_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                   const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err)
+static int load(struct hf *h)
 {
-	struct hf h = { .store = store, .files = files, .nfiles = n, .err = err };
-	int r;
+	const struct sf_objinfo *index = listed(h, INDEX_NAME);
+	int r = index ? read_index(h, index) : 0;
 
-	(void)opt;
-	r = sf_ckpt_builder_new("safetensors", store->source, &h.b, err);
-	if (r >= 0)
-		r = sf_ckpt_builder_listing(h.b, files, n, err);
-	if (r >= 0)
-		r = load(&h, ret);
-	if (r < 0)
-		sf_ckpt_builder_free(h.b);
+	if (r >= 0 && !h->nindexed)
+		r = take_listing(h);
+	for (uint32_t i = 0; i < h->names.n && r >= 0; i++)
+		r = take_file(h, i);
+	if (r >= 0 && h->unread && h->sharded)
+		return sf_fail(h->err, -EBADMSG,
+		               "%u files of a sharded save cannot be read, and a part of every "
+		               "tensor may be in them",
+		               h->unread);
+	if (r >= 0 && h->unread && h->unread == h->names.n)
+		return sf_fail_ctx(h->err, -EBADMSG, "no safetensors file can be read");
+	return r < 0 ? r : lower(h);
+}
+
+int dcp_hf_load_dir(const struct dcp_source *src, struct sf_ckpt_builder *b,
+                    struct dcp_hf_facts *ret, struct sf_error *err)
+{
+	struct sf_error own = SF_ERROR_INIT;
+	struct hf h = { .src = src, .b = b, .err = err ? err : &own, .name.limit = HF_NAME_MAX };
+	int r = load(&h);
+
+	*ret = (struct dcp_hf_facts){ .sharded = h.sharded, .mtime_ns = h.mtime };
 	names_release(&h.names);
 	pieces_release(&h.pieces);
 	hf_keys_release(&h.keys);
@@ -507,8 +479,41 @@ static int hf_load(struct sf_store *store, const struct sf_objinfo *files, size_
 	sf_map_release(&h.key_map);
 	sf_map_release(&h.file_map);
 	free(h.key_file);
+	sf_json_free(h.index);
+	sf_buf_release(&h.name);
 	sf_arena_release(&h.arena);
 	return r;
+}
+
+static int hf_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                   const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err)
+{
+	const struct dcp_source src = { .store = store, .files = files, .nfiles = n, .dir = "" };
+	struct sf_ckpt_builder *b = NULL;
+	struct dcp_hf_facts facts;
+	int r;
+
+	(void)opt;
+	r = sf_ckpt_builder_new("safetensors", store->source, &b, err);
+	if (r >= 0)
+		r = sf_ckpt_builder_listing(b, files, n, err);
+	if (r >= 0)
+		r = dcp_hf_load_dir(&src, b, &facts, err);
+	if (r >= 0)
+		r = sf_unread_warn(b, files, n);
+	if (r >= 0) {
+		sf_ckpt_builder_facts(b, dcp_hf_writer(&facts), NULL, dcp_step_of(store->source), 0,
+		                      facts.mtime_ns);
+		r = sf_ckpt_builder_finish(b, ret, err);
+	}
+	if (r < 0)
+		sf_ckpt_builder_free(b);
+	return r;
+}
+
+const char *dcp_hf_writer(const struct dcp_hf_facts *f)
+{
+	return f->sharded ? "torch >= 2.7 (HuggingFace storage)" : NULL;
 }
 
 const struct sf_format sf_format_dcp_hf = {
