@@ -203,11 +203,11 @@ static void print_notes(const struct sf_ckpt *k)
 {
 	unsigned n = 0;
 
-	for (uint32_t i = 0; i < k->nwarnings && n < LINES; i++) {
+	for (uint32_t i = 0; i < k->nwarnings; i++) {
 		const struct sf_warning *w = &k->warning[i];
-		if (!sf_warning_is_note(w->code))
+		if (!sf_warning_is_note(w->code) || n++ >= LINES)
 			continue;
-		printf("%s  ", n++ ? "" : "notes\n");
+		printf("%s  ", n == 1 ? "notes\n" : "");
 		if (w->key != SF_NONE) {
 			sf_put_name(stdout, k->key[w->key].name, k->key[w->key].len);
 			printf(": ");
@@ -215,6 +215,8 @@ static void print_notes(const struct sf_ckpt *k)
 		sf_put_name(stdout, w->text, strlen(w->text));
 		putchar('\n');
 	}
+	if (n > LINES)
+		printf("  %u more (shardfuse info --json lists all)\n", n - LINES);
 }
 
 static void print_damage(const struct sf_catalog *c)
