@@ -5,7 +5,7 @@ set -eu
 
 build='build-essential autoconf automake libtool pkg-config libcjson-dev libssl-dev libzstd-dev libdeflate-dev libfuse3-dev fuse3 check'
 demo='python3 python3-numpy'
-tests='python3 python3-venv'
+tests='python3 python3-venv zsh fish'
 fedora='gcc make autoconf automake libtool pkgconf cjson-devel openssl-devel libzstd-devel libdeflate-devel fuse3-devel fuse3 check-devel python3'
 
 want=$build

@@ -174,6 +174,8 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_keys.c \
 	%D%/cli/cmd_ls.c \
 	%D%/cli/cmd_verify.c \
+	%D%/cli/complete.c \
+	%D%/cli/complete_names.c \
 	%D%/cli/damage.c \
 	%D%/cli/expect.c \
 	%D%/cli/key_slice.c \

@@ -1,36 +1,25 @@
-# fish completion for shardfuse. Verbs and options are asked of the program, so they are always its own.
+# fish completion for shardfuse.
+#
+# `shardfuse --complete` says what may stand at the cursor; fish quotes it. Names come from checkpoints, which are other
+# people's files: they are never expanded.
 
-function __shardfuse_verbs
-    command shardfuse --help 2>/dev/null | sed -n '/^verbs:/,/^$/s/^  \([a-z][a-z-]*\)  *\(.*\)/\1\t\2/p'
-end
-
-function __shardfuse_verb
+function __shardfuse_complete
     set -l words (commandline -opc)
-    if test (count $words) -ge 2; and contains -- $words[2] (__shardfuse_verbs | cut -f 1)
-        echo $words[2]
-    else
-        echo mount
+    # (a quote that is still open is taken for closed)
+    set -l cur (string unescape -- (commandline -ct); or string unescape -- (commandline -ct)"'"; or string unescape -- (commandline -ct)'"')
+    set -l answer (command shardfuse --complete $words[2..-1] "$cur" 2>/dev/null | string split0)
+    set -q answer[2]; or return
+    switch $answer[1]
+        case files
+            __fish_complete_path (string sub -s (math (string length -- $answer[2]) + 1) -- $cur) | string replace -r '^' -- $answer[2]
+        case dirs
+            __fish_complete_directories (string sub -s (math (string length -- $answer[2]) + 1) -- $cur) '' | string replace -r '^' -- $answer[2]
+    end
+    for i in (seq 3 3 (count $answer))
+        # where fish's own lines end, what it would trim, expand, or show raw
+        string match -qr '[\n\t\x{80}-\x{9f}]|[^\P{Z} ]|^~' -- $answer[$i]; and continue
+        test -n $answer[(math $i + 1)]; and printf '%s\t%s\n' $answer[$i] $answer[(math $i + 1)]; or printf '%s\n' $answer[$i]
     end
 end
 
-function __shardfuse_options
-    command shardfuse (__shardfuse_verb) --help 2>/dev/null | sed -n 's/^  .*\(--[a-z0-9_-]*\)[^ ]*\( [^ ]*\)\{0,1\}  *\(.*\)/\1\t\3/p'
-end
-
-# The keys of a checkpoint on this machine; a remote one would make the key press wait.
-function __shardfuse_keys
-    set -l words (commandline -opc)
-    if test (count $words) -ge 3; and test -e $words[3]
-        switch $words[2]
-            case cat ls
-                command shardfuse ls -R $words[3] 2>/dev/null | head -n 2000
-            case info keys get stats
-                command shardfuse keys $words[3] 2>/dev/null | head -n 2000
-        end
-    end
-end
-
-complete -c shardfuse -n 'test (count (commandline -opc)) -eq 1' -a '(__shardfuse_verbs)'
-complete -c shardfuse -n 'string match -q -- "-*" (commandline -ct)' -a '(__shardfuse_options)'
-complete -c shardfuse -a '(__shardfuse_keys)'
-complete -c shardfuse -s h -l help -d 'options and an example'
+complete -c shardfuse -f -a '(__shardfuse_complete)'

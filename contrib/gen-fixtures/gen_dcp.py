@@ -19,6 +19,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.distributed.tensor import distribute_tensor as _distribute
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import hostile
 import objects
 from fixture import expectation, fresh, full, run_ranks, values, write_expect
 from handmade import HandMade, item_bytes
@@ -419,6 +420,14 @@ def case_names_surrogate(rank, world, d):
     flat["plain\udcff"] = 5
     h.commit()
     write_expect(d, expectation(flat, world=1, note="EMULATED by hand: names holding surrogate escapes"))
+
+
+@case()
+def case_evil_names(rank, world, d):
+    one = lambda n: values(2, seed=n)
+    state = {"model": {k: one(n) for n, k in enumerate(hostile.ALL)}}
+    state |= {g: {"w": one(100 + n), "o": g} for n, g in enumerate(hostile.GROUPS)}
+    save(rank, d, state, "names that a shell, a prompt or a terminal would obey; none may")
 
 
 def main(out, glob="*"):

@@ -9,6 +9,7 @@
 #include "base/near.h"
 #include "base/path.h"
 #include "cli/cli.h"
+#include "cli/complete.h"
 #include "view/view_wanted.h"
 
 static const struct sf_cmd *const verbs[] = {
@@ -204,6 +205,18 @@ static int no_verb(const char *name, bool may_be_source, const struct sf_cmd *co
 	return sf_cli_error(SF_EXIT_USAGE, &err);
 }
 
+static int complete(int argc, char **argv, const struct sf_cmd *const *more, size_t nmore)
+{
+	const struct sf_cmd *all[64];
+	size_t n = 0;
+
+	for (size_t i = 0; i < nmore && n < SF_ARRAY_LEN(all); i++)
+		all[n++] = more[i];
+	for (size_t i = 0; i < SF_ARRAY_LEN(verbs) && n < SF_ARRAY_LEN(all); i++)
+		all[n++] = verbs[i];
+	return sf_complete(stdout, argc, argv, all, n);
+}
+
 int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t nmore)
 {
 	const char *first = argc > 1 ? argv[1] : "";
@@ -212,6 +225,8 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 
 	if (cmd)
 		return sf_cli_run(cmd, argc - 1, argv + 1);
+	if (strcmp(first, "--complete") == 0)
+		return complete(argc - 2, argv + 2, more, nmore);
 	if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
 		printf("shardfuse %s\n", PACKAGE_VERSION);
 		return SF_EXIT_OK;

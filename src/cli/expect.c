@@ -27,6 +27,11 @@ const struct sf_strict *sf_strict_by_name(const char *name)
 	return NULL;
 }
 
+const char *sf_strict_name(size_t i)
+{
+	return i < SF_ARRAY_LEN(modes) ? modes[i].name : NULL;
+}
+
 static int add(struct sf_strs *l, char *text)
 {
 	const char **at = text && (l->n & (l->n - 1)) == 0

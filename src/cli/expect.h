@@ -18,6 +18,7 @@ struct sf_strict {
 	bool fails;               /* they make verify fail */
 };
 const struct sf_strict *sf_strict_by_name(const char *name); /* NULL unknown */
+const char *sf_strict_name(size_t i);                         /* the i-th, NULL past the last */
 
 /* A stored key whose dtype or shape is another: "bfloat16" and "float32", "[16, 37]" and "[16]",
  * both when both differ; found is "object" where no tensor is. */

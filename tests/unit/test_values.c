@@ -178,7 +178,7 @@ START_TEST(what_is_too_many_is_refused)
 {
 	static const uint64_t far[] = { UINT64_C(1) << 20, UINT64_C(1) << 20 },
 			      empty[] = { UINT64_C(1) << 40, 0 }, one = 1;
-	struct sf_error err = SF_ERROR_INIT;
+	struct sf_error why = SF_ERROR_INIT;
 	struct sf_buf out = { 0 };
 	struct sf_value_box b;
 	uint32_t t;
@@ -190,22 +190,22 @@ START_TEST(what_is_too_many_is_refused)
 	vw_tensor(&w, "one", SF_UINT8, 1, &one);
 	vw_open(&w);
 	whole(&w.ckpt->tensor[0], &b);
-	ck_assert_int_eq(sf_values_json(&out, w.reader, 0, SF_UINT8, &b, &err), -E2BIG);
-	ck_assert_ptr_nonnull(strstr(err.msg, "take a slice"));
+	ck_assert_int_eq(sf_values_json(&out, w.reader, 0, SF_UINT8, &b, &why), -E2BIG);
+	ck_assert_ptr_nonnull(strstr(why.msg, "take a slice"));
 	whole(&w.ckpt->tensor[1], &b);
-	ck_assert_int_eq(sf_values_json(&out, w.reader, 1, SF_UINT8, &b, &err), -E2BIG);
+	ck_assert_int_eq(sf_values_json(&out, w.reader, 1, SF_UINT8, &b, &why), -E2BIG);
 	ck_assert_str_eq(text_of(&w, 1, NULL), "  []");
 	out.limit = 2;
 	sf_buf_reset(&out);
 	sf_buf_release(&out);
 	whole(&w.ckpt->tensor[2], &b);
-	ck_assert_int_eq(sf_values_json(&out, w.reader, 2, SF_UINT8, &b, &err), -E2BIG);
+	ck_assert_int_eq(sf_values_json(&out, w.reader, 2, SF_UINT8, &b, &why), -E2BIG);
 	sf_buf_release(&out);
 	/* and what is missing is an error with the reader's words */
 	out.limit = 0;
 	b = (struct sf_value_box){ .extent = { 1, 1 } };
-	ck_assert_int_lt(sf_values_json(&out, w.reader, 0, SF_UINT8, &b, &err), 0);
-	ck_assert_int_ne(err.msg[0], 0);
+	ck_assert_int_lt(sf_values_json(&out, w.reader, 0, SF_UINT8, &b, &why), 0);
+	ck_assert_int_ne(why.msg[0], 0);
 	sf_buf_release(&out);
 	vw_close(&w);
 }
