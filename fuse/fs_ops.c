@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
-#include "base/log.h"
 #include "fuse/fs_ops.h"
 #include "fuse/kernel_init.h"
 
@@ -262,7 +261,7 @@ void sf_fs_finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
 		r = sf_vfile_size(h->file, &h->size);
 	if (r < 0) {
 		if (err->msg[0])
-			sf_log(fs->s->io.log, SF_LOG_ERROR, "open: %s", err->msg);
+			sf_fs_log_failure(fs, "open", r, (uintptr_t)h->file, "open: %s", err->msg);
 		fuse_reply_err(req, sf_fs_errno(r));
 		sf_fs_handle_free(fs, h);
 		return;

@@ -79,6 +79,11 @@ void sf_fs_handle_free(struct sf_fs *fs, struct sf_handle *h);
 /* Those that the mount's end left open: nobody will release them. No request may be under way. */
 void sf_fs_free_handles(struct sf_fs *fs);
 
+/* A failure of @thing, for the log: alike are those of one kind, code and thing (log_limit.h). */
+__attribute__((format(printf, 5, 6))) void sf_fs_log_failure(struct sf_fs *fs, const char *kind,
+                                                             int code, uint64_t thing,
+                                                             const char *fmt, ...);
+
 /* fs_size.c: attributes, at once or when the file's objects were read for its size. */
 mode_t sf_fs_type_bits(enum sf_node_type type);
 void sf_fs_fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr *a,

@@ -1,10 +1,13 @@
 #include "config.h"
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <time.h>
 #include <string.h>
 #include <stdlib.h>
 #include "base/mem.h"
-#include "base/log.h"
+#include "base/log_limit.h"
+#include "base/map.h"
 #include "fuse/fs_ops.h"
 
 /*
@@ -38,6 +41,21 @@ int sf_fs_errno(int code)
 	}
 }
 
+void sf_fs_log_failure(struct sf_fs *fs, const char *kind, int code, uint64_t thing,
+                       const char *fmt, ...)
+{
+	const uint64_t alike[3] = { sf_hash(kind, strlen(kind)), (uint64_t)code, thing };
+	char line[SF_ERROR_MAX + 128];
+	va_list ap;
+
+	va_start(ap, fmt);
+	if (vsnprintf(line, sizeof(line), fmt, ap) < 0)
+		line[0] = '\0';
+	va_end(ap);
+	sf_log_limited(fs->s->io.failures, fs->s->io.log, SF_LOG_ERROR,
+	               sf_hash(alike, sizeof(alike)), "%s", line);
+}
+
 static void count_error(struct sf_fs *fs, const struct sf_read *rd, int r)
 {
 	struct sf_counters *c = &fs->s->io.counters;
@@ -46,9 +64,11 @@ static void count_error(struct sf_fs *fs, const struct sf_read *rd, int r)
 	atomic_fetch_add_explicit(&c->errors, 1, memory_order_relaxed);
 	if (r == -ESTALE)
 		atomic_fetch_add_explicit(&c->stale, 1, memory_order_relaxed);
-	sf_log(fs->s->io.log, SF_LOG_ERROR, "read of %llu bytes at %llu: %s",
-	       (unsigned long long)rd->len, (unsigned long long)rd->off,
-	       rd->err.msg[0] ? rd->err.msg : strerror(-r));
+	/* of a stored file, or where none is to blame of the file that was read */
+	sf_fs_log_failure(fs, rd->file != SF_NONE ? "shard" : "view", r,
+	                  rd->file != SF_NONE ? rd->file : (uintptr_t)rd->arg,
+	                  "read of %llu bytes at %llu: %s", (unsigned long long)rd->len,
+	                  (unsigned long long)rd->off, rd->err.msg[0] ? rd->err.msg : strerror(-r));
 }
 
 static void reply(struct sf_fs *fs, fuse_req_t req, struct sf_read *rd, int r)
@@ -65,9 +85,9 @@ static void reply(struct sf_fs *fs, fuse_req_t req, struct sf_read *rd, int r)
 	 */
 	int sent = fuse_reply_iov(req, rd->iov, rd->niov);
 	if (sent == -EFAULT)
-		sf_log(fs->s->io.log, SF_LOG_ERROR,
-		       "read at %llu: a shard was truncated while it was read",
-		       (unsigned long long)rd->off);
+		sf_fs_log_failure(fs, "view", sent, (uintptr_t)rd->arg,
+		                  "read at %llu: a shard was truncated while it was read",
+		                  (unsigned long long)rd->off);
 }
 
 static void interrupted(fuse_req_t req, void *data)

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
-#include "base/log.h"
 #include "base/thread_pool.h"
 #include "fuse/fs_ops.h"
 
@@ -121,10 +120,10 @@ void sf_fs_answer_late(struct sf_fs *fs)
 			late += answer_early_locked(w, EIO);
 	pthread_mutex_unlock(&fs->locked.m);
 	if (late)
-		sf_log(fs->s->io.log, SF_LOG_ERROR,
-		       "no size within %u s for %u clients: the objects of a view are still being "
-		       "read",
-		       fs->size_timeout_s, late);
+		sf_fs_log_failure(fs, "late", -EIO, 0,
+		                  "no size within %u s for %u clients: the objects of a view are "
+		                  "still being read",
+		                  fs->size_timeout_s, late);
 	sf_fs_answer_interrupted(fs);
 }
 
@@ -167,7 +166,7 @@ static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct 
 	} else if (r >= 0) {
 		reply_sized(fs, w->req, w->node, &a, w->lookup);
 	} else {
-		sf_log(fs->s->io.log, SF_LOG_ERROR, "cannot size a view: %s", err->msg);
+		sf_fs_log_failure(fs, "size", r, w->node, "cannot size a view: %s", err->msg);
 		fuse_reply_err(w->req, sf_fs_errno(r));
 	}
 }

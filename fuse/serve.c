@@ -11,7 +11,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/buf.h"
-#include "base/log.h"
+#include "base/log_limit.h"
 #include "fuse/fs_ops.h"
 #include "fuse/kernel_init.h"
 #include "fuse/mountpoint.h"
@@ -173,6 +173,8 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 	pthread_cond_init(&fs.locked.c, NULL);
 	sf_open_table_init(&fs.open);
 	set_timeouts(&fs, o);
+	/* without memory for it all lines are written */
+	sf_log_limit_new(s->io.log, SF_LOG_LIMIT_MS, SF_LOG_LIMIT_KEYS, &s->io.failures, NULL);
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);
@@ -232,6 +234,8 @@ out:
 	sf_fs_wait(&fs);
 	sf_fs_answer_interrupted(&fs);
 	sf_fs_free_handles(&fs);
+	sf_log_limit_free(s->io.failures);
+	s->io.failures = NULL;
 	if (w.se)
 		fuse_session_destroy(w.se);
 	fuse_opt_free_args(&args);

@@ -10,6 +10,7 @@ SF_SOURCES_BASE = \
 	%D%/base/hash.c \
 	%D%/base/json.c \
 	%D%/base/log.c \
+	%D%/base/log_limit.c \
 	%D%/base/map.c \
 	%D%/base/near.c \
 	%D%/base/path.c \

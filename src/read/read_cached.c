@@ -53,8 +53,10 @@ static void cache_done(struct sf_cache_wait *wait, int r, const struct sf_cached
 	struct sf_op_wait *w =
 		(struct sf_op_wait *)((char *)wait - offsetof(struct sf_op_wait, wait));
 
-	w->op->items.at[w->item].mem = item;
-	sf_op_completed(w->op, r, &wait->err);
+	struct sf_op_item *i = &w->op->items.at[w->item];
+
+	i->mem = item;
+	sf_op_completed(w->op, r, &wait->err, w->op->sources.at[i->source].key);
 }
 
 int sf_op_ask_cache(struct sf_op *op)

@@ -166,7 +166,7 @@ static void slow_task(struct sf_task *task)
 		item->slow = false;
 	}
 	err = op->err;
-	sf_op_completed(op, r, &err);
+	sf_op_completed(op, r, &err, op->bad_file);
 }
 
 /* Archives whose order of records hides the payload: rare, so a task that waits does them, among

@@ -16,13 +16,14 @@ int sf_op_async_end(struct sf_op *op)
 	                                                                             : SF_OP_PARKED;
 }
 
-void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err)
+void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err, uint32_t file)
 {
 	if (r < 0) {
 		pthread_mutex_lock(&op->m);
 		if (!op->failed) {
 			op->failed = r;
 			op->err = *err;
+			op->bad_file = file;
 		}
 		pthread_mutex_unlock(&op->m);
 	}
@@ -34,11 +35,11 @@ static void request_done(struct sf_io_req *req, int r)
 {
 	struct sf_op_req *q = (struct sf_op_req *)((char *)req - offsetof(struct sf_op_req, io));
 	struct sf_op *op = q->op;
+	const struct sf_op_item *item = &op->items.at[q->item];
 
 	if (r < 0) {
 		/* words about the item are put before the message here: completions of one op do
 		 * not meet in op->err */
-		const struct sf_op_item *item = &op->items.at[q->item];
 		const struct sf_part *part = &op->parts.list.at[item->part];
 		const struct sf_ckpt *ckpt = op->r->ckpt;
 		if (part->kind == SF_PART_TENSOR) {
@@ -47,7 +48,7 @@ static void request_done(struct sf_io_req *req, int r)
 			            (int)SF_MIN(k->len, 200u), k->name, item->chunk);
 		}
 	}
-	sf_op_completed(op, r, &req->err);
+	sf_op_completed(op, r, &req->err, op->sources.at[item->source].key);
 }
 
 void sf_op_cancel_io(struct sf_op *op)

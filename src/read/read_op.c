@@ -35,6 +35,8 @@ int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
 	const struct sf_ckpt *ckpt = op->r->ckpt;
 	const struct sf_key *k;
 
+	if (op->items.n && item >= op->items.at && item < op->items.at + op->items.n)
+		op->bad_file = op->sources.at[item->source].key;
 	if (r == -EAGAIN || part->kind == SF_PART_LISTED)
 		return r;
 	k = &ckpt->key[part->kind == SF_PART_TENSOR ? ckpt->tensor[part->index].key
@@ -181,6 +183,7 @@ int sf_op_begin(struct sf_op *op, struct sf_read *rd)
 	                  : rd->buf; /* a late completion must not find the caller's memory gone */
 	op->state = SF_OP_WAVE;
 	op->err.msg[0] = '\0';
+	op->bad_file = SF_NONE;
 	r = rd->emit(rd->arg, rd->off, rd->len, &op->parts, &op->err);
 	if (r < 0)
 		return op->err.msg[0]
@@ -405,6 +408,7 @@ static int wave_done(struct sf_op *op)
 		r = sf_source_check(s->src, &op->err);
 		if (r < 0) {
 			sf_open_files_drop(op->r->files, s->key, s->src);
+			op->bad_file = s->key;
 			return r;
 		}
 	}

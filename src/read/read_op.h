@@ -143,10 +143,11 @@ struct sf_op {
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
 	pthread_mutex_t m; /* guards the three below: completions and cancelling meet there */
-	int failed;        /* first failure of a completion, message in err */
+	int failed;        /* first failure of a completion, message in err, its file in bad_file */
 	struct sf_op_req *reqs;
 	uint32_t nreqs;
 	struct sf_error err;
+	uint32_t bad_file; /* that err is about: as sf_read.file */
 
 	/* the reader's, under its lock */
 	struct sf_op *prev, *next;
@@ -164,18 +165,18 @@ struct sf_reader {
 	struct sf_open_files *files;
 	struct sf_item_cache *items;
 	uint32_t wave_files; /* files one read holds open at once */
-	uint32_t room;       /* files all of them hold beside the LRU; UINT32_MAX: all fit the LRU */
+	uint32_t room; /* files all of them hold beside the LRU; UINT32_MAX: all fit the LRU */
 	uint64_t decoded_max; /* bytes of decoded items that one read holds, and the cache keeps */
-	size_t keep_bytes;   /* of buffers in free ops */
+	size_t keep_bytes;    /* of buffers in free ops */
 	struct {
 		pthread_mutex_t m;
 		pthread_cond_t timer_wakes, all_idle;
 		struct sf_op *free;
 		unsigned nfree;
 		size_t free_bytes;
-		unsigned live;              /* ops that are not in the free list */
-		struct sf_op *first, *last; /* submitted ones by deadline */
-		uint32_t held;              /* of room */
+		unsigned live;                               /* ops that are not in the free list */
+		struct sf_op *first, *last;                  /* submitted ones by deadline */
+		uint32_t held;                               /* of room */
 		struct sf_op *wants_room, **last_wants_room; /* that wait for some, in order */
 		bool timer_runs, ending;
 	} locked;
@@ -188,8 +189,8 @@ int sf_op_steps(struct sf_op *op);             /* 0 done, SF_OP_PARKED, or negat
 int sf_op_result(struct sf_op *op, void *buf); /* op->iovs, or all into @buf; -ENOMEM */
 void sf_op_reset(struct sf_op *op);            /* lets everything go, memory kept within reason */
 uint8_t *sf_op_dst(struct sf_op *op);          /* NULL: no memory */
-int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item,
-                    int r); /* words about it before op->err */
+/* Words about it before op->err, and its file to op->bad_file. */
+int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r);
 
 /* The length of an object's item after its transform, as 8 bytes in the machine's order. */
 int sf_parts_object_len(struct sf_parts *p, uint32_t object);
@@ -200,7 +201,7 @@ int sf_op_open(struct sf_op *op);
 
 /* read_room.c: how many files reads under way hold open */
 void sf_room_init(struct sf_reader *r);
-int sf_op_take_room(struct sf_op *op); /* 0, SF_OP_PARKED until there is some, -EAGAIN */
+int sf_op_take_room(struct sf_op *op);  /* 0, SF_OP_PARKED until there is some, -EAGAIN */
 void sf_op_give_room(struct sf_op *op); /* the wave has let its files go */
 
 /* read_heads.c: layouts, from the items' own headers */
@@ -224,7 +225,8 @@ void sf_op_cancel_io(struct sf_op *op); /* any thread that holds a reference */
 /* around starting completions */
 void sf_op_async_begin(struct sf_op *op);
 int sf_op_async_end(struct sf_op *op); /* 0: all came already; SF_OP_PARKED */
-void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err);
+/* @file: that a failure is about, as sf_read.file */
+void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err, uint32_t file);
 
 /* reader.c: goes on after the last completion */
 void sf_op_resume(struct sf_op *op);

@@ -68,6 +68,7 @@ static int refuse_transform(struct sf_op *op, const struct sf_op_item *item, uin
 		    strncmp(text + sizeof(in) - 1, name, n) == 0 && text[sizeof(in) - 1 + n] == ' ')
 			sf_fail(&op->err, -ENOTSUP, "%s", text);
 	}
+	op->bad_file = file;
 	return sf_op_fail_item(op, item, -ENOTSUP);
 }
 
@@ -211,7 +212,7 @@ static void open_task(struct sf_task *task)
 	struct sf_error err = SF_ERROR_INIT;
 	int r = open_source(op, o->source, &err);
 
-	sf_op_completed(op, r, &err);
+	sf_op_completed(op, r, &err, op->sources.at[o->source].key);
 }
 
 int sf_op_open(struct sf_op *op)

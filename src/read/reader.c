@@ -180,6 +180,12 @@ static void give_result(struct sf_op *op, struct sf_read *rd)
 	rd->niov = (int)op->iovs.n;
 }
 
+static void give_failure(struct sf_op *op, struct sf_read *rd, int e)
+{
+	sf_fail(&rd->err, e, "%s", op->err.msg);
+	rd->file = op->bad_file;
+}
+
 int sf_read_try(struct sf_reader *r, struct sf_read *rd)
 {
 	struct sf_op *op = op_get(r);
@@ -187,6 +193,7 @@ int sf_read_try(struct sf_reader *r, struct sf_read *rd)
 
 	rd->iov = NULL;
 	rd->niov = 0;
+	rd->file = SF_NONE;
 	if (!op)
 		return sf_fail(&rd->err, -ENOMEM, "no memory for a read");
 	atomic_store_explicit(&op->refs, 1, memory_order_relaxed);
@@ -197,7 +204,7 @@ int sf_read_try(struct sf_reader *r, struct sf_read *rd)
 		e = sf_fail(&op->err, -ENOMEM, "no memory for a read");
 	if (e < 0) {
 		if (e != -EAGAIN)
-			sf_fail(&rd->err, e, "%s", op->err.msg);
+			give_failure(op, rd, e);
 		op_unref(op);
 		return e;
 	}
@@ -231,7 +238,7 @@ static void op_end(struct sf_op *op, int e)
 		if (e >= 0 && sf_op_result(op, rd->buf) < 0)
 			e = sf_fail(&op->err, -ENOMEM, "no memory for a read");
 		if (e < 0)
-			sf_fail(&rd->err, e, "%s", op->err.msg);
+			give_failure(op, rd, e);
 		else
 			give_result(op, rd);
 		rd->done(rd, e);
@@ -275,6 +282,7 @@ static void *timer(void *arg)
 			pthread_mutex_unlock(&r->locked.m);
 			struct sf_read *rd = op->rd;
 			sf_op_cancel_io(op);
+			rd->file = SF_NONE;
 			if (why == -ECANCELED)
 				sf_fail(&rd->err, why,
 				        "the read of %llu bytes at %llu was canceled",
@@ -341,6 +349,7 @@ void sf_read_submit(struct sf_reader *r, struct sf_read *rd)
 
 	rd->iov = NULL;
 	rd->niov = 0;
+	rd->file = SF_NONE;
 	if (!op) {
 		rd->done(rd, sf_fail(&rd->err, -ENOMEM, "no memory for a read"));
 		return;

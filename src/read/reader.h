@@ -40,6 +40,7 @@ struct sf_read {
 	struct iovec *iov;
 	int niov;
 	struct sf_error err; /* message when r < 0 */
+	uint32_t file;       /* then: the stored file it is about, as ckpt->file[] or behind those listing[]; SF_NONE: of none */
 	void *priv;          /* the caller's */
 	struct sf_op *_Atomic op; /* the reader's; NULL before the first call */
 };

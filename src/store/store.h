@@ -41,6 +41,7 @@ struct sf_io {
 	int trace_fd;                /* SF_TRACE: a JSON line per source read; -1: none. The program opens and closes it */
 	bool guard;                  /* the program has called sf_guard_install() (guard.h): short runs are copied out of mappings */
 	const struct sf_log *log;
+	struct sf_log_limit *failures; /* for lines about what fails again and again (log_limit.h); NULL: all are written. The program's */
 	struct sf_counters counters;
 };
 int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err); /* the rest gets defaults */

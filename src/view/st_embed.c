@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/log_limit.h"
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -403,8 +404,8 @@ static void cannot_read(void *arg, uint32_t object, int code, const struct sf_er
 		return;
 	sf_st_skip(w->skipped, e->name, e->len, "its value cannot be read: missing or malformed");
 	atomic_fetch_add_explicit(&io->counters.errors, 1, memory_order_relaxed);
-	sf_log(io->log, SF_LOG_WARN, "left out of a safetensors view: key '%.200s': %s", e->name,
-	       why->msg);
+	sf_log_limited(io->failures, io->log, SF_LOG_WARN, ~sf_hash(e->name, e->len),
+	               "left out of a safetensors view: key '%.200s': %s", e->name, why->msg);
 	w->at++;
 }
 

@@ -43,6 +43,14 @@ static void begin(struct fake *f, unsigned missing, struct sf_io *io, struct sf_
 	fake_finish(f, *store);
 }
 
+static int emit_tensor(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+                       struct sf_error *err)
+{
+	(void)arg;
+	(void)err;
+	return sf_parts_tensor(p, 0, off, len, SF_DTYPE_NONE);
+}
+
 /* Each wave ends where the next decoded item would not fit; the missing file is the first of one.
  */
 START_TEST(a_missing_file_behind_a_full_wave_is_named)
@@ -66,6 +74,10 @@ START_TEST(a_missing_file_behind_a_full_wave_is_named)
 		         "tensor 'w', chunk %u: item at 0: file '__%u_0.distcp'", missing, missing);
 		ck_assert_msg(strstr(err.msg, name) != NULL, "%s", err.msg);
 	}
+	struct sf_read rd = { .emit = emit_tensor, .len = f.t[0].bytes, .buf = got };
+	ck_assert_int_eq(sf_read_wait(r, &rd), -EIO);
+	ck_assert_str_eq(f.ckpt->file[rd.file].name, f.name[missing]);
+	sf_read_release(&rd);
 	/* what lies before and behind it is there */
 	for (unsigned i = 0; i < FAKE_FILES; i++) {
 		int want = i == missing ? -EIO : 0;
