@@ -180,7 +180,9 @@ SF_SOURCES_CLI = \
 	%D%/cli/damage.c \
 	%D%/cli/expect.c \
 	%D%/cli/key_slice.c \
+	%D%/cli/object_line.c \
 	%D%/cli/out_list.c \
+	%D%/cli/terminal.c \
 	%D%/cli/text.c \
 	%D%/cli/values.c \
 	%D%/cli/verify_deep.c

@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "cli/cli.h"
 #include "cli/out_list.h"
+#include "cli/terminal.h"
 #include "tool/copy_out.h"
 #include "view/key_near.h"
 
@@ -101,6 +102,8 @@ static int to_stdout(struct sf_session *s, const struct sf_out_file *f, struct s
 
 	if (r >= 0)
 		r = sf_vfile_prepare(file, err);
+	if (r >= 0)
+		r = sf_terminal_check(file, strrchr(f->path, '/') + 1, err);
 	if (r >= 0) {
 		fflush(stdout);
 		r = sf_copy_out(s, file, STDOUT_FILENO, err);

@@ -2,86 +2,162 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
+#include "base/mem.h"
+#include "base/path.h"
 #include "cli/cli.h"
+#include "cli/object_line.h"
+#include "cli/terminal.h"
 #include "cli/text.h"
 #include "view/entry_json.h"
+#include "view/hf_names.h" /* sf_natural_compare */
 #include "view/key_near.h"
 
+enum {
+	WINDOW = 1024,   /* keys whose objects are fetched together */
+	VALUE_MIN = 20,  /* columns of a value, however long its name is */
+	VALUE_PIPE = 200 /* where no terminal says how wide it is */
+};
+
 struct keys_options {
-	bool detail, json;
+	bool detail, json, null;
 };
 
 static const struct sf_opt options[] = {
 	{ "long", 'l', SF_OPT_FLAG, offsetof(struct keys_options, detail), NULL, NULL,
-	  "dtype, shape, bytes and shards of each" },
+	  "dtype, shape, bytes and shards of each; an object's value" },
+	{ "null", '0', SF_OPT_FLAG, offsetof(struct keys_options, null), NULL, NULL,
+	  "a NUL behind each instead of a newline, names as they are (xargs -0)" },
 	{ "json", 0, SF_OPT_FLAG, offsetof(struct keys_options, json), NULL, NULL, "for machines" },
 	{ 0 },
 };
 
-static void print_long(const struct sf_catalog *c, const struct sf_entry *e)
-{
-	char size[32];
+struct listing {
+	const struct keys_options *o;
+	struct sf_session *s;
+	const struct sf_catalog *c;
+	uint32_t *entry;
+	uint32_t n;
+	size_t width; /* of the terminal, 0: none */
+};
 
-	if (e->tensor == SF_NONE) {
-		printf("%-10s %-18s %10s %6s  ", "object", "", "", "");
-	} else {
-		const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
-		char shape[SF_DIMS_MAX * 21 + 3] = "[";
-		size_t n = 1;
-		for (unsigned d = 0; d < t->ndim; d++)
-			n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%" PRIu64,
-			                      d ? "," : "", t->shape[d]);
-		snprintf(shape + n, sizeof(shape) - n, "]");
-		printf("%-10s %-18s %10s %6" PRIu32 "  ", sf_dtype_info(t->dtype)->torch, shape,
-		       sf_human_size(t->bytes, size), t->norder);
+static size_t print_facts(const struct sf_catalog *c, const struct sf_entry *e)
+{
+	char size[32], shape[SF_DIMS_MAX * 21 + 3] = "[";
+	size_t n = 1;
+
+	if (e->tensor == SF_NONE)
+		return (size_t)printf("%-10s %-18s %10s %6s  ", "object", "", "", "");
+	const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
+	for (unsigned d = 0; d < t->ndim; d++)
+		n += (size_t)snprintf(shape + n, sizeof(shape) - n, "%s%" PRIu64, d ? "," : "",
+		                      t->shape[d]);
+	snprintf(shape + n, sizeof(shape) - n, "]");
+	return (size_t)printf("%-10s %-18s %10s %6" PRIu32 "  ", sf_dtype_info(t->dtype)->torch,
+	                      shape, sf_human_size(t->bytes, size), t->norder);
+}
+
+static void print_key(const struct listing *l, uint32_t entry, const char *value)
+{
+	const struct sf_entry *e = &l->c->entry[entry];
+	size_t at = l->o->detail ? print_facts(l->c, e) : 0;
+
+	if (l->o->null)
+		fwrite(e->name, 1, e->len, stdout);
+	else
+		sf_put_name(stdout, e->name, e->len);
+	if (value) {
+		size_t room = VALUE_PIPE;
+		at += sf_columns_shown(stdout, e->name, e->len) + strlen(" = ");
+		if (l->width)
+			room = l->width > at + VALUE_MIN ? l->width - at : VALUE_MIN;
+		printf(" = ");
+		sf_put_line(stdout, value, room);
 	}
-	sf_put_name(stdout, e->name, e->len);
-	putchar('\n');
+	putchar(l->o->null ? '\0' : '\n');
+}
+
+/* As people count: layers.2 before layers.10. */
+static int natural(const void *a, const void *b, void *arg)
+{
+	const struct sf_entry *entry = arg, *x = &entry[*(const uint32_t *)a],
+			      *y = &entry[*(const uint32_t *)b];
+	return sf_natural_compare(x->name, x->len, y->name, y->len);
+}
+
+static int print_text(struct listing *l, struct sf_error *err)
+{
+	struct sf_object_lines values = { 0 };
+	int r = 0;
+
+	qsort_r(l->entry, l->n, sizeof(*l->entry), natural, (void *)(uintptr_t)l->c->entry);
+	for (uint32_t i = 0; i < l->n && r >= 0; i += WINDOW) {
+		uint32_t n = SF_MIN(l->n - i, (uint32_t)WINDOW);
+		if (l->o->detail)
+			r = sf_object_lines_load(&values, l->s, l->entry + i, n, err);
+		for (uint32_t k = 0; k < n; k++) /* without values when they cannot be had */
+			print_key(l, l->entry[i + k],
+			          l->o->detail ? sf_object_line(&values, k) : NULL);
+	}
+	sf_object_lines_release(&values);
+	return r;
+}
+
+/* In stored order. */
+static int print_json(const struct listing *l, struct sf_error *err)
+{
+	int r = 0;
+
+	printf("{\"schema\": 1, \"keys\": [");
+	for (uint32_t i = 0; i < l->n && r >= 0; i++) {
+		struct sf_buf b = { 0 };
+		sf_entry_json(&b, l->c, l->entry[i]);
+		r = sf_buf_check(&b);
+		printf("%s\n ", i ? "," : "");
+		fwrite(b.at, 1, b.len, stdout);
+		sf_buf_release(&b);
+	}
+	printf("%s]}\n", l->n ? "\n" : "");
+	return r < 0 ? sf_fail(err, r, "out of memory") : 0;
+}
+
+static int list(struct listing *l, const char *pattern, struct sf_error *err)
+{
+	l->entry = sf_alloc_array(l->c->n, sizeof(*l->entry));
+	if (!l->entry)
+		return sf_fail(err, -ENOMEM, "%" PRIu32 " keys", l->c->n);
+	for (uint32_t i = 0; i < l->c->n; i++)
+		if (!pattern || sf_key_match(pattern, l->c->entry[i].name, l->c->entry[i].len))
+			l->entry[l->n++] = i;
+	int r = l->o->json ? print_json(l, err) : print_text(l, err);
+	if (r >= 0 && pattern && !l->n)
+		r = sf_catalog_no_key(l->c, pattern, strlen(pattern), err);
+	return r;
 }
 
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
-	const struct keys_options *o = opt;
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_session s;
-	uint32_t shown = 0;
 
 	if (sf_session_open(&s, common, argv[0], &err) < 0)
 		return sf_cli_error(SF_EXIT_FAILED, &err);
-	const struct sf_catalog *c = s.catalog;
-	if (o->json)
-		printf("{\"schema\": 1, \"keys\": [");
-	for (uint32_t i = 0; i < c->n; i++) {
-		const struct sf_entry *e = &c->entry[i];
-		if (argc > 1 && !sf_key_match(argv[1], e->name, e->len))
-			continue;
-		if (o->json) {
-			struct sf_buf b = { 0 };
-			printf("%s\n ", shown ? "," : "");
-			sf_entry_json(&b, c, i);
-			fwrite(b.at, 1, b.len, stdout);
-			sf_buf_release(&b);
-		} else if (o->detail) {
-			print_long(c, e);
-		} else {
-			sf_put_name(stdout, e->name, e->len);
-			putchar('\n');
-		}
-		shown++;
-	}
-	if (o->json)
-		printf("%s]}\n", shown ? "\n" : "");
-	if (argc > 1 && !shown) {
-		sf_catalog_no_key(c, argv[1], strlen(argv[1]), &err);
+	struct listing l = { .o = opt, .s = &s, .c = s.catalog };
+	if (isatty(STDOUT_FILENO))
+		l.width = sf_terminal_width(stdout);
+	int r = list(&l, argc > 1 ? argv[1] : NULL, &err);
+	if (r < 0) {
+		fflush(stdout);
 		sf_cli_error(SF_EXIT_FAILED, &err);
 	}
+	free(l.entry);
 	sf_session_close(&s);
-	return argc > 1 && !shown ? SF_EXIT_FAILED : SF_EXIT_OK;
+	return r < 0 ? SF_EXIT_FAILED : SF_EXIT_OK;
 }
 
 const struct sf_cmd sf_cmd_keys = {
 	.name = "keys",
-	.usage = "SOURCE [KEY] [-l] [--json]",
+	.usage = "SOURCE [KEY] [-l] [-0] [--json]",
 	.about = "the tensors and objects; KEY is a name with all below it, or a glob",
 	.example = "shardfuse keys -l /ckpt/step1000 'model.layers.0'",
 	.options = options,
