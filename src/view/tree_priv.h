@@ -153,7 +153,7 @@ bool sf_shards_valid(const struct sf_tree *t, sf_node dir);
 size_t sf_shards_prefix(const struct sf_tree *t, sf_node dir);
 
 /* tree_live.c: .shardfuse/ */
-#define SF_NCONTROL 4
+#define SF_NCONTROL 2
 extern const char *const sf_control_names[SF_NCONTROL];
 
 /* tree_file.c: a new file of a node, one reference. */

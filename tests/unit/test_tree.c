@@ -89,7 +89,7 @@ START_TEST(the_root_has_a_file_pair_per_group_and_the_views)
 	        "safetensors|optim.pt|"
 	        "optim.safetensors|optimizer.pt@|optimizer.safetensors@|train.pt|hf/|state/|npy/"
 	        "|pt/|safetensors/|shards/|.shardfuse/");
-	ck_list(t, ".shardfuse", "counters.json|metrics|control|trace");
+	ck_list(t, ".shardfuse", "counters.json|metrics");
 	ck_list(t, "hf", "model.safetensors");
 	ck_list(t, "npy", "model.a.npy|model.a.b.npy|model.c%2Fd.npy|optimizer.x.npy");
 	ck_list(t, "pt", "model.a.pt|model.a.b.pt|model.c%2Fd.pt|optimizer.x.pt");
