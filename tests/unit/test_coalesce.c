@@ -8,6 +8,8 @@
 #define DST (1 << 16)
 
 static uint8_t src[SRC];
+static const uint8_t *from = src; /* what run() reads, and how much of it there is */
+static uint64_t from_len = SRC;
 
 /* Does the requests' work on memory; returns the bytes fetched. */
 static uint64_t run(struct sf_coalesce *c)
@@ -22,8 +24,8 @@ static uint64_t run(struct sf_coalesce *c)
 		ck_assert_uint_le(r->niov, SF_RANGE_IOV);
 		ck_assert_uint_le(r->len, SF_RANGE_MAX);
 		for (uint32_t k = r->iov0; k < r->iov0 + r->niov; k++) {
-			ck_assert_uint_le(at + c->iovs.at[k].iov_len, SRC);
-			memcpy(c->iovs.at[k].iov_base, src + at, c->iovs.at[k].iov_len);
+			ck_assert_uint_le(at + c->iovs.at[k].iov_len, from_len);
+			memcpy(c->iovs.at[k].iov_base, from + at, c->iovs.at[k].iov_len);
 			at += c->iovs.at[k].iov_len;
 		}
 		ck_assert_uint_eq(at - r->off, r->len);
@@ -170,6 +172,119 @@ START_TEST(rows_of_a_transposed_item_share_their_spans)
 }
 END_TEST
 
+/* One strided piece of a source larger than requests may be; run() holds every request to its
+ * limits. */
+static size_t one_large(uint64_t len, uint64_t count, uint64_t src_step, uint64_t dst_step,
+                        uint64_t off)
+{
+	uint64_t seed = 3, used = off + (count - 1) * src_step + len,
+		 out = (count - 1) * dst_step + len;
+	struct sf_piece p = { .src_off = off,
+		              .len = len,
+		              .count = count,
+		              .src_step = (int64_t)src_step,
+		              .dst_step = (int64_t)dst_step };
+	struct sf_coalesce c = { 0 };
+	uint8_t *large = malloc(used), *got = malloc(out);
+
+	for (uint64_t i = 0; i < used; i++)
+		large[i] = (uint8_t)sf_test_rand(&seed);
+	memset(got, 0x55, out);
+	from = large;
+	from_len = used;
+	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, &p, 1), 0);
+	run(&c);
+	uint64_t wrong = 0; /* an assertion a byte takes seconds */
+	for (uint64_t i = 0; i < count; i++) {
+		wrong += memcmp(got + i * dst_step, large + off + i * src_step, len) != 0;
+		for (uint64_t k = len; k < dst_step && i + 1 < count; k++)
+			wrong += got[i * dst_step + k] != 0x55;
+	}
+	ck_assert_uint_eq(wrong, 0);
+	size_t n = c.ranges.n;
+	sf_coalesce_release(&c);
+	free(large);
+	free(got);
+	from = src;
+	from_len = SRC;
+	return n;
+}
+
+START_TEST(requests_keep_within_their_bytes_and_iovecs)
+{
+	/* an iovec a run: 1,023 of them; two where a gap is read over */
+	ck_assert_uint_eq(one_large(100, 3000, 100, 150, 0), 3);
+	ck_assert_uint_eq(one_large(100, 1023, 100, 150, 5), 1);
+	ck_assert_uint_eq(one_large(100, 1024, 100, 150, 5), 2);
+	ck_assert_uint_ge(one_large(100, 3000, 108, 100, 0), 6);
+	/* spans of tiny runs: 1 MiB, whether the last run ends there or not */
+	ck_assert_uint_eq(one_large(8, 200000, 24, 8, 0), 5);
+	ck_assert_uint_eq(one_large(8, 3 << 16, 16, 8, 0), 3);
+	ck_assert_uint_eq(one_large(63, 40000, 79, 70, 1000), 4);
+	ck_assert_uint_eq(one_large(1, 2, 4000, 1, 0), 1);
+}
+END_TEST
+
+/* Two tiny pieces that follow each other: the second fills the span of the first, then the next. */
+START_TEST(a_span_that_is_full_is_followed_by_another)
+{
+	const uint64_t first = 10000, all = 70000, step = 32;
+	const struct sf_piece p[2] = { { 0, 0, 8, first, step, 8 },
+		                       { first * step, first * 8, 8, all - first, step, 8 } };
+	struct sf_coalesce c = { 0 };
+	uint8_t *large = calloc(all, step), *got = malloc(all * 8);
+
+	for (uint64_t i = 0; i < all; i++)
+		memcpy(large + i * step, &i, 8);
+	from = large;
+	from_len = all * step;
+	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, p, 2), 0);
+	ck_assert_uint_eq(c.ranges.n, 3); /* 2.1 MiB */
+	run(&c);
+	for (uint64_t i = 0; i < all; i++)
+		if (memcmp(got + i * 8, &i, 8) != 0)
+			ck_abort_msg("run %llu", (unsigned long long)i);
+	sf_coalesce_release(&c);
+	from = src;
+	from_len = SRC;
+	free(large);
+	free(got);
+}
+END_TEST
+
+/* The bytes of a gap go where no others go. */
+START_TEST(the_longest_gap_has_room)
+{
+	struct sf_coalesce c = { 0 };
+	uint8_t *got = malloc(DST);
+	const struct sf_piece gap[2] = {
+		{ .src_off = 10, .len = 100, .count = 1 },
+		{ .src_off = 110 + SF_GAP_MAX, .dst_off = 100, .len = 100, .count = 1 }
+	};
+	const struct sf_piece tiny = {
+		.src_off = 9000, .dst_off = 300, .len = 4, .count = 9, .src_step = 8, .dst_step = 4
+	};
+
+	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, gap, 2), 0);
+	ck_assert_uint_eq(c.ranges.n, 1);
+	ck_assert_int_eq(sf_coalesce(&c, 0, 1, 0, 0, got, &tiny, 1), 0);
+	ck_assert_int_eq(sf_coalesce_finish(&c), 0);
+	ck_assert_uint_eq(c.iovs.n, 4);
+	ck_assert_uint_eq(c.iovs.at[1].iov_len, SF_GAP_MAX);
+	const uint8_t *a = c.iovs.at[1].iov_base, *b = c.iovs.at[3].iov_base;
+	ck_assert(a + SF_GAP_MAX <= b || b + c.iovs.at[3].iov_len <= a);
+	sf_coalesce_reset(&c);
+	struct sf_piece far[2] = { gap[0], gap[1] }; /* a byte more is two requests */
+	far[1].src_off++;
+	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, far, 2), 0);
+	ck_assert_uint_eq(c.ranges.n, 2);
+	run(&c);
+	ck_assert_mem_eq(got + 100, src + far[1].src_off, 100);
+	sf_coalesce_release(&c);
+	free(got);
+}
+END_TEST
+
 START_TEST(long_runs_are_cut_to_be_fetched_side_by_side)
 {
 	struct sf_coalesce c = { 0 };
@@ -191,6 +306,9 @@ static Suite *suite(void)
 	tcase_add_test(t, a_column_shard_is_one_request_with_an_iovec_a_row);
 	tcase_add_test(t, rows_of_a_transposed_item_share_their_spans);
 	tcase_add_test(t, long_runs_are_cut_to_be_fetched_side_by_side);
+	tcase_add_test(t, requests_keep_within_their_bytes_and_iovecs);
+	tcase_add_test(t, a_span_that_is_full_is_followed_by_another);
+	tcase_add_test(t, the_longest_gap_has_room);
 	suite_add_tcase(s, t);
 	return s;
 }

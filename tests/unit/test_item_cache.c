@@ -247,6 +247,84 @@ START_TEST(thousands_that_fail_at_once_do_not_nest)
 }
 END_TEST
 
+/* What a load will hold is taken to be four times its size: two fit. */
+START_TEST(no_more_loads_run_than_fit)
+{
+	struct sf_item_cache *c;
+	struct wait x[ITEMS];
+	uint64_t each;
+
+	begin(100000);
+	each = 4 * (off[1] - off[0]);
+	ck_assert_int_eq(sf_item_cache_new(2 * each, 4 * each, &c, NULL), 0);
+	for (int i = 0; i < ITEMS; i++)
+		load(c, want(i), &x[i]);
+	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], 2);
+	sf_item_cache_free(c);
+	for (int i = 0; i < ITEMS; i++)
+		ck_assert_int_eq(wait_done(&x[i]), -ECANCELED);
+	/* one that takes all there is runs, alone */
+	io.counters.fetched_requests[SF_FETCH_OBJECT] = 0;
+	ck_assert_int_eq(sf_item_cache_new(each - 1, 2 * each, &c, NULL), 0);
+	for (int i = 0; i < 3; i++)
+		load(c, want(i), &x[i]);
+	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], 1);
+	sf_item_cache_free(c);
+	for (int i = 0; i < 3; i++)
+		ck_assert_int_eq(wait_done(&x[i]), -ECANCELED);
+	end();
+}
+END_TEST
+
+START_TEST(an_item_is_known_by_file_offset_and_kind)
+{
+	struct sf_item_cache *c;
+	struct sf_cache_want w;
+	struct wait x;
+
+	begin(0);
+	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	w = want(0);
+	load(c, w, &x);
+	ck_assert_int_eq(wait_done(&x), 0);
+	sf_cached_unref(c, x.item);
+	const struct sf_cached *got = sf_item_cache_get(c, &w);
+	ck_assert_ptr_eq(got, x.item);
+	sf_cached_unref(c, got);
+	w.kind = SF_CACHED_BLOB;
+	ck_assert_ptr_null(sf_item_cache_get(c, &w));
+	w = want(0);
+	w.file = 1;
+	ck_assert_ptr_null(sf_item_cache_get(c, &w));
+	w = want(1);
+	ck_assert_ptr_null(sf_item_cache_get(c, &w));
+	sf_item_cache_free(c);
+	end();
+}
+END_TEST
+
+/* _i: bytes of the file from the blob on; of 8 its header's length is whole, and says too much. */
+START_TEST(a_blob_at_the_very_end_of_its_file_is_refused)
+{
+	struct sf_item_cache *c;
+	struct sf_cache_want w;
+	struct wait x;
+
+	begin(0);
+	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	w = want(0);
+	w.kind = SF_CACHED_BLOB;
+	w.off = file.len - (uint64_t)_i;
+	load(c, w, &x);
+	ck_assert_int_eq(wait_done(&x), -EBADMSG);
+	ck_assert_msg(strstr(x.w.err.msg,
+	                     _i < 8 ? "a safetensors blob at" : "safetensors header at") != NULL,
+	              "%s", x.w.err.msg);
+	sf_item_cache_free(c);
+	end();
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("item_cache");
@@ -258,6 +336,9 @@ static Suite *suite(void)
 	tcase_add_test(t, all_who_wait_hear_of_a_failure_and_the_next_one_tries_again);
 	tcase_add_test(t, its_end_ends_loads_that_hang);
 	tcase_add_test(t, thousands_that_fail_at_once_do_not_nest);
+	tcase_add_test(t, no_more_loads_run_than_fit);
+	tcase_add_test(t, an_item_is_known_by_file_offset_and_kind);
+	tcase_add_loop_test(t, a_blob_at_the_very_end_of_its_file_is_refused, 6, 9);
 	suite_add_tcase(s, t);
 	return s;
 }

@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "ckpt/ckpt_builder.h"
 #include "read/layout.h"
+#include "tests/lib/sf_fake_ckpt.h"
 #include "tests/lib/sf_test.h"
 
 #define CHUNKS 10000
@@ -190,6 +191,108 @@ START_TEST(signs_flip_in_any_piece_of_a_range)
 }
 END_TEST
 
+/* An item whose bytes lie in two pieces, zeros between: as long as a test likes. */
+struct sparse {
+	const uint8_t *head, *tail;
+	uint64_t head_len, tail_len, len, longest; /* longest: bytes of one read */
+};
+
+static int read_sparse(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
+{
+	struct sparse *s = arg;
+	uint8_t *to = buf;
+
+	if (off > s->len || len > s->len - off)
+		return sf_fail(err, -ERANGE, "%llu bytes at %llu", (unsigned long long)len,
+		               (unsigned long long)off);
+	s->longest = SF_MAX(s->longest, len);
+	for (uint64_t i = off; i < off + len; i++)
+		*to++ = i < s->head_len             ? s->head[i]
+		        : i >= s->len - s->tail_len ? s->tail[i - (s->len - s->tail_len)]
+		                                    : 0;
+	return 0;
+}
+
+/* The end of an archive from @at on: a directory of data.pkl and data/0, said to have @dir_len
+ * bytes (0: those it has). */
+static void put_tail(struct sf_buf *out, uint64_t at, uint64_t pkl_len, uint64_t data_off,
+                     uint64_t data_len, uint64_t dir_len)
+{
+	const struct sf_zip_entry e[2] = { { "archive/data.pkl", 16, 0, pkl_len, 0 },
+		                           { "archive/data/0", 14, data_off, data_len, 0 } };
+
+	for (int i = 0; i < 2; i++)
+		sf_zip_put_central(out, &e[i]);
+	if (!dir_len)
+		dir_len = out->len;
+	sf_zip_put_end(out, 2, at + out->len - dir_len, dir_len);
+}
+
+START_TEST(an_archives_directory_leads_to_the_payload_or_to_an_error)
+{
+	const uint64_t extent[2] = { 1, 6 }, step[2] = { 6, 1 }, dir_max = UINT64_C(64) << 20;
+	const uint8_t data[24] = { 1, 2, 3 };
+	struct sf_buf pkl = { 0 }, item = { 0 };
+	uint64_t data_at;
+
+	fake_pkl(&pkl, SF_FLOAT32, extent, step, 2, 6, 0, false);
+	sf_zip_put_header(&item, &(struct sf_zip_entry){ "archive/data.pkl", 16, 0, pkl.len, 0 });
+	sf_buf_add(&item, pkl.at, pkl.len);
+	data_at = item.len;
+	sf_zip_put_header(&item, &(struct sf_zip_entry){ "archive/data/0", 14, data_at, 24, 0 });
+	sf_buf_add(&item, data, 24);
+	ck_assert_int_eq(sf_buf_check(&item), 0);
+
+	const struct {
+		uint64_t pkl_len, data_off, data_len, dir_len, hole;
+		uint64_t extra_at; /* a local header whose extra field is said to have 65,535 bytes;
+		                      or 1 */
+		int r;
+		const char *word;
+	} cases[] = {
+		{ pkl.len, data_at, 24, 0, 0, 1, 0, NULL },
+		{ pkl.len, data_at, 24, 0, 1 << 20, 1, 0, NULL },
+		/* the directory would have a byte more than is looked at, yet be inside the item */
+		{ pkl.len, data_at, 24, dir_max + 1, dir_max + 9, 1, -E2BIG, "67108865" },
+		/* so would data.pkl */
+		{ dir_max + 1, data_at, 24, 0, dir_max + 9, 1, -EBADMSG, "data.pkl" },
+		/* the local header leads out of the item; the size does */
+		{ pkl.len, data_at, 24, 0, 0, 28, -EBADMSG, "data.pkl" },
+		{ pkl.len, data_at, 24, 0, 0, data_at + 28, -EBADMSG, "data/0" },
+		{ pkl.len + 5000, data_at, 24, 0, 0, 1, -EBADMSG, "data.pkl" },
+		{ pkl.len, data_at, 5000, 0, 0, 1, -EBADMSG, "data/0" },
+	};
+	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
+		struct sf_error err = SF_ERROR_INIT;
+		struct sf_torch_item got = { 0 };
+		struct sf_buf tail = { 0 };
+		SF_FREE uint8_t *head = malloc(item.len);
+		put_tail(&tail, item.len + cases[i].hole, cases[i].pkl_len, cases[i].data_off,
+		         cases[i].data_len, cases[i].dir_len);
+		memcpy(head, item.at, item.len);
+		if (cases[i].extra_at > 1)
+			head[cases[i].extra_at] = head[cases[i].extra_at + 1] = 0xff;
+		struct sparse s = {
+			head, tail.at, item.len, tail.len, item.len + cases[i].hole + tail.len, 0
+		};
+		int r = sf_layout_from_dir(read_sparse, &s, s.len, &got, &err);
+		ck_assert_msg(r == cases[i].r, "case %zu: %d %s", i, r, err.msg);
+		if (r < 0)
+			ck_assert_msg(strstr(err.msg, cases[i].word) != NULL, "case %zu: %s", i,
+			              err.msg);
+		else
+			ck_assert_uint_eq(got.payload_off,
+			                  data_at + sf_zip_header_len(14, data_at, 24));
+		if (r == 0)
+			ck_assert_uint_eq(got.payload_len, 24);
+		ck_assert_uint_le(s.longest, 1 << 20);
+		sf_buf_release(&tail);
+	}
+	sf_buf_release(&pkl);
+	sf_buf_release(&item);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("layout");
@@ -198,6 +301,7 @@ static Suite *suite(void)
 	tcase_add_test(t, what_is_put_is_got_by_all_threads);
 	tcase_add_test(t, a_header_that_contradicts_metadata_is_refused_with_both);
 	tcase_add_test(t, signs_flip_in_any_piece_of_a_range);
+	tcase_add_test(t, an_archives_directory_leads_to_the_payload_or_to_an_error);
 	suite_add_tcase(s, t);
 	return s;
 }
