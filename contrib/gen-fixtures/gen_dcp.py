@@ -319,6 +319,14 @@ def case_bytecheckpoint(rank, world, d):
     composite(rank, d, "model", dict(m), "optim", optim_of(m), "ByteCheckpoint's directories: flat model keys, optimizer")
 
 
+@case()
+def case_neg_ints(rank, world, d):
+    neg = lambda t: torch._neg_view(t)
+    v = {str(t).removeprefix("torch."): neg(values(5, 3, dtype=t, seed=n)) for n, t in enumerate((torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8))}
+    v |= {"columns": neg(values(4, 5, dtype=torch.int32, seed=9).t()), "edges": neg(torch.tensor([0, 1, -1, 2**63 - 1, -2**63, 256, -65536])), "part": neg(torch.arange(20, dtype=torch.int16))[3:9]}
+    save(rank, d, {"model": v}, "integers with the negative bit (torch._neg_view)")
+
+
 @case(2)
 def case_automodel(rank, world, d):
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter

@@ -2,6 +2,7 @@
 #ifndef SF_PARSE_DTYPE_H
 #define SF_PARSE_DTYPE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -35,6 +36,11 @@ struct sf_dtype_info {
 };
 
 const struct sf_dtype_info *sf_dtype_info(enum sf_dtype dtype);
+/* An integer that arithmetic is done on: not bool, nor quantized, nor bits. */
+static inline bool sf_dtype_is_int(enum sf_dtype dtype)
+{
+	return dtype >= SF_UINT8 && dtype <= SF_UINT64;
+}
 enum sf_dtype sf_dtype_by_torch(const char *name, size_t len);       /* "float32"; old aliases too ("half") */
 enum sf_dtype sf_dtype_by_storage(const char *name, size_t len);     /* "FloatStorage" */
 enum sf_dtype sf_dtype_by_safetensors(const char *name, size_t len); /* "F32" */

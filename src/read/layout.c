@@ -285,6 +285,18 @@ int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t 
 	return 0;
 }
 
+/* Two's complement, as torch negates unsigned numbers too. */
+static void negate(uint8_t *p, unsigned elem)
+{
+	unsigned carry = 1;
+
+	for (unsigned k = 0; k < elem; k++) {
+		carry += (uint8_t)~p[k];
+		p[k] = (uint8_t)carry;
+		carry >>= 8;
+	}
+}
+
 int sf_layout_convert(enum sf_dtype dtype, bool conj, bool neg, uint8_t *p, uint64_t at,
                       uint64_t len, struct sf_error *err)
 {
@@ -295,7 +307,13 @@ int sf_layout_convert(enum sf_dtype dtype, bool conj, bool neg, uint8_t *p, uint
 	if (!info->is_complex && !info->is_float) {
 		if (!neg)
 			return 0; /* conj of what is not complex is itself */
-		return sf_fail(err, -ENOTSUP, "negated %s elements", info->torch);
+		if (!sf_dtype_is_int(dtype))
+			return sf_fail(err, -ENOTSUP, "negated %s elements", info->torch);
+		if (at % elem || len % elem) /* the carry comes from the bytes before */
+			return sf_fail(err, -EINVAL, "a part of a negated %s element", info->torch);
+		for (uint64_t i = 0; i < len; i += elem)
+			negate(p + i, elem);
+		return 0;
 	}
 	/* both halves of a complex number are floats: their sign is the top bit of the last byte */
 	if (info->is_complex) {

@@ -49,7 +49,7 @@ int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t 
                        struct sf_error *err);
 
 /* Conjugate and negate in place: bytes whose first one is byte @at of the tensor's elements.
- * -ENOTSUP for integers. */
+ * Integers in whole elements only. -ENOTSUP for what torch cannot negate either. */
 int sf_layout_convert(enum sf_dtype dtype, bool conj, bool neg, uint8_t *p, uint64_t at,
                       uint64_t len, struct sf_error *err);
 

@@ -101,6 +101,18 @@ static int add_part(struct sf_parts *p, struct sf_part part)
 	return sf_part_list_push(&p->list, part) < 0 ? -ENOMEM : 0;
 }
 
+/*
+ * Of integers whole elements are read, and the range is cut out of them: one whose item is lazily
+ * negated needs the bytes below for its carry, and which items are is known only from their
+ * headers.
+ */
+static bool cuts_an_integer(enum sf_dtype dtype, uint64_t off, uint64_t len)
+{
+	uint64_t elem = sf_dtype_info(dtype)->bytes;
+
+	return sf_dtype_is_int(dtype) && len && (off % elem || (off + len) % elem);
+}
+
 int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len,
                     enum sf_dtype cast)
 {
@@ -113,10 +125,14 @@ int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t 
 	if (tensor >= ckpt->ntensors)
 		return -ERANGE;
 	t = &ckpt->tensor[tensor];
-	if (cast != SF_DTYPE_NONE && cast != t->dtype) {
+	if (cast == SF_DTYPE_NONE)
+		cast = t->dtype;
+	if (cast != t->dtype ||
+	    (off <= t->bytes && len <= t->bytes - off && cuts_an_integer(t->dtype, off, len))) {
 		uint64_t to = sf_dtype_info(cast)->bytes, from = sf_dtype_info(t->dtype)->bytes,
 			 first, end;
-		if (!sf_dtype_info(cast)->is_float || !sf_dtype_info(t->dtype)->is_float ||
+		if ((cast != t->dtype &&
+		     (!sf_dtype_info(cast)->is_float || !sf_dtype_info(t->dtype)->is_float)) ||
 		    off > t->bytes / from * to || len > t->bytes / from * to - off)
 			return -ERANGE;
 		first = off / to;
@@ -418,6 +434,14 @@ static int wave_done(struct sf_op *op)
 
 /* ---- the end ---- */
 
+static void cast(void *dst, enum sf_dtype to, const void *src, enum sf_dtype from, uint64_t n)
+{
+	if (to == from)
+		memcpy(dst, src, n * sf_dtype_info(to)->bytes);
+	else
+		sf_dtype_cast(dst, to, src, from, n);
+}
+
 static void cast_part(struct sf_op *op, const struct sf_part *part)
 {
 	enum sf_dtype from = op->r->ckpt->tensor[part->index].dtype, to = part->cast;
@@ -428,7 +452,7 @@ static void cast_part(struct sf_op *op, const struct sf_part *part)
 
 	if (part->cast_skip) {
 		n = SF_MIN(b - part->cast_skip, left);
-		sf_dtype_cast(one, to, src, from, 1);
+		cast(one, to, src, from, 1);
 		memcpy(dst, one + part->cast_skip, n);
 		dst += n;
 		src += a;
@@ -436,9 +460,9 @@ static void cast_part(struct sf_op *op, const struct sf_part *part)
 	}
 	n = left / b;
 	if (n)
-		sf_dtype_cast(dst, to, src, from, n);
+		cast(dst, to, src, from, n);
 	if (left % b) {
-		sf_dtype_cast(one, to, src + n * a, from, 1);
+		cast(one, to, src + n * a, from, 1);
 		memcpy(dst + n * b, one, left % b);
 	}
 }
