@@ -240,6 +240,14 @@ def case_zstd(rank, world, d):
     save(rank, d, state, "each item compressed: stream.zstd/1", wargs={"_extensions": [ZStandard()]})
 
 
+@case(2)
+def case_zstd_twice(rank, world, d):
+    from torch.distributed.checkpoint._extension import ZStandard
+    mesh = init_device_mesh("cpu", (2,))
+    state = {"model": {"zeros": distribute_tensor(torch.zeros(300, 4), mesh, [Shard(0)]), "w": distribute_tensor(values(17, 4, seed=1), mesh, [Shard(0)]), "t": values(5, 3, seed=3).t()}, "step": 4, "cfg": "x" * 500}
+    save(rank, d, state, "each item compressed twice: stream.zstd/1, stream.zstd/1", wargs={"_extensions": [ZStandard(), ZStandard()]})
+
+
 @case(3)
 def case_safetensors(rank, world, d):
     from torch.distributed.checkpoint.filesystem import SerializationFormat

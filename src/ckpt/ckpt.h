@@ -21,6 +21,7 @@ enum sf_item_form {
 };
 enum sf_transform { /* of the whole item */
 	SF_TRANSFORM_NONE, SF_TRANSFORM_ZSTD,
+	SF_TRANSFORM_ZSTD_MAX = 8, /* 1 to 8: so many zstd streams, one inside the other */
 	SF_TRANSFORM_OTHER, /* one that cannot be undone here: reading is -ENOTSUP; a warning "transform" names it and the file */
 };
 

@@ -121,9 +121,7 @@ static int make_place(struct lower *l, uint32_t i, enum sf_item_form form, uint3
 	uint32_t t = form == SF_ITEM_ST_BLOB ? DCP_PLAIN : l->m->place.at[i].transform;
 
 	return sf_ckpt_builder_place(l->b, (const char *)l->file.at, l->file.len, form,
-	                             t == DCP_PLAIN  ? SF_TRANSFORM_NONE
-	                             : t == DCP_ZSTD ? SF_TRANSFORM_ZSTD
-	                                             : SF_TRANSFORM_OTHER,
+	                             t <= DCP_ZSTD_MAX ? (enum sf_transform)t : SF_TRANSFORM_OTHER,
 	                             ret, l->err);
 }
 

@@ -93,21 +93,29 @@ int dcp_meta_place(struct dcp_meta *m, uint32_t path, uint32_t transform, uint32
 }
 
 /*
- * name[@domain][/version], outermost first; only one stream.zstd of major version 1 is undone.
- * Several are kept as one text. Source: pytorch/pytorch
+ * name[@domain][/version], outermost first; only stream.zstd of major version 1 is undone, alone or
+ * several in a row. Others are kept as one text. Source: pytorch/pytorch
  * torch/distributed/checkpoint/_extension.py, 2.14.
  */
 uint32_t dcp_transform_of(const char *joined, size_t len)
 {
 	static const char zstd[] = "stream.zstd/1";
 	const size_t n = sizeof(zstd) - 1;
+	const char *end = joined + len, *comma;
+	uint32_t streams = DCP_PLAIN;
 
 	if (len == 0)
 		return DCP_PLAIN;
-	if (len >= n && memcmp(joined, zstd, n) == 0 && (len == n || joined[n] == '.') &&
-	    !memchr(joined, ',', len))
-		return DCP_ZSTD;
-	return DCP_OTHER;
+	for (;; joined = comma + 1) {
+		comma = memchr(joined, ',', (size_t)(end - joined));
+		len = (size_t)((comma ? comma : end) - joined);
+		if (len < n || memcmp(joined, zstd, n) != 0 || (len > n && joined[n] != '.') ||
+		    streams == DCP_ZSTD_MAX)
+			return DCP_OTHER;
+		streams++;
+		if (!comma)
+			return streams;
+	}
 }
 
 int dcp_meta_chunk(struct dcp_meta *m, const uint64_t *origin, const uint64_t *extent,

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
+#include "ckpt/ckpt.h" /* SF_TRANSFORM_ZSTD_MAX */
 #include "parse/dtype.h"
 #include "parse/torch_item.h" /* SF_DIMS_MAX */
 #include "store/store.h"
@@ -53,10 +54,10 @@ struct dcp_item {
 /* A file and what was done to its items: one entry per pair that occurs. */
 struct dcp_place {
 	uint32_t path;      /* string */
-	uint32_t transform; /* DCP_PLAIN, DCP_ZSTD, or string of the descriptors we cannot undo +
-	                       DCP_OTHER */
+	uint32_t transform; /* DCP_PLAIN, DCP_ZSTD to DCP_ZSTD_MAX: so many streams one inside the
+	                       other, or string of the descriptors we cannot undo + DCP_OTHER */
 };
-enum { DCP_PLAIN, DCP_ZSTD, DCP_OTHER };
+enum { DCP_PLAIN, DCP_ZSTD, DCP_ZSTD_MAX = SF_TRANSFORM_ZSTD_MAX, DCP_OTHER };
 
 /* Chunks chunk0 … chunk0+count-1, their coordinates in a row: origin then extent, u32 words (wide:
  * two, low one first). */
@@ -200,7 +201,7 @@ int dcp_meta_item(struct dcp_meta *m, uint32_t name, const uint64_t *origin, uns
 /* The number in a descriptor list as dcp_place.transform: texts joined by ','. */
 uint32_t
 dcp_transform_of(const char *joined,
-                 size_t len); /* DCP_PLAIN, DCP_ZSTD or DCP_OTHER (the caller adds the string) */
+                 size_t len); /* DCP_PLAIN, DCP_ZSTD … or DCP_OTHER (the caller adds the string) */
 
 /* Chunk @i of a tensor: finds its run. O(log runs). Returns the chunk number in item[]. */
 uint32_t dcp_meta_chunk_at(const struct dcp_meta *m, const struct dcp_tensor *t, uint32_t i,

@@ -10,8 +10,14 @@
 	27 /* 128 MiB, the reference tool's own limit: a frame may ask for memory before it gives \
 	      a byte */
 
+#define BETWEEN ((size_t)64 << 10)
+#define BETWEEN_SLACK 65536 /* frames' headers, where little is inside */
+
 struct sf_unzstd {
 	ZSTD_DStream *stream;
+	struct sf_unzstd *next; /* what comes out is its input; NULL for the innermost */
+	uint8_t *between;       /* BETWEEN bytes, on the way to it … */
+	uint64_t passed;        /* … and how many went there */
 	size_t hint; /* 0: a frame has ended just here; else bytes zstd would like next */
 	int failed;
 };
@@ -31,17 +37,70 @@ int sf_unzstd_new(struct sf_unzstd **ret, struct sf_error *err)
 	return 0;
 }
 
+int sf_unzstd_chain(unsigned streams, struct sf_unzstd **ret, struct sf_error *err)
+{
+	struct sf_unzstd *inner = NULL;
+	int r = 0;
+
+	for (unsigned i = 0; i < streams && r >= 0; i++) {
+		struct sf_unzstd *z;
+		r = sf_unzstd_new(&z, err);
+		if (r < 0)
+			break;
+		z->next = inner;
+		inner = z;
+		if (i && !(z->between = malloc(BETWEEN)))
+			r = sf_fail(err, -ENOMEM, "zstd: no memory for a decoder");
+	}
+	if (r < 0)
+		sf_unzstd_free(inner);
+	else
+		*ret = inner;
+	return r;
+}
+
 void sf_unzstd_free(struct sf_unzstd *z)
 {
-	if (z)
+	while (z) {
+		struct sf_unzstd *next = z->next;
 		ZSTD_freeDStream(z->stream);
-	free(z);
+		free(z->between);
+		free(z);
+		z = next;
+	}
 }
 
 static int fail(struct sf_unzstd *z, struct sf_error *err, int code, const char *what)
 {
 	z->failed = code;
 	return sf_fail(err, code, "zstd: %s", what);
+}
+
+/* An outer stream: what comes out goes through the next one. It cannot be much more than that makes
+ * of it, or it is frames with nothing in them. */
+static int feed_next(struct sf_unzstd *z, ZSTD_inBuffer in, struct sf_buf *out,
+                     struct sf_error *err)
+{
+	bool full = false;
+
+	while (in.pos < in.size || full) {
+		ZSTD_outBuffer o = { z->between, BETWEEN, 0 };
+		size_t n = ZSTD_decompressStream(z->stream, &o, &in);
+		int r;
+		if (ZSTD_isError(n))
+			return fail(z, err, -EBADMSG, ZSTD_getErrorName(n));
+		z->passed += o.pos;
+		if (out->limit && z->passed > out->limit + out->limit / 64 + BETWEEN_SLACK)
+			return fail(z, err, -E2BIG, "a stream inside a stream passes its limit");
+		r = sf_unzstd_feed(z->next, z->between, o.pos, out, err);
+		if (r < 0) {
+			z->failed = r;
+			return r;
+		}
+		z->hint = n;
+		full = n && o.pos == o.size;
+	}
+	return 0;
 }
 
 int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_buf *out,
@@ -52,6 +111,8 @@ int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_
 
 	if (z->failed)
 		return fail(z, err, z->failed, "decoder has failed before");
+	if (z->next)
+		return feed_next(z, in, out, err);
 	while (in.pos < in.size || full) {
 		size_t step = STEP, before = out->len, n;
 		if (out->limit && out->limit - out->len < step)
@@ -81,5 +142,5 @@ int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err)
 		return fail(z, err, z->failed, "decoder has failed before");
 	if (z->hint)
 		return fail(z, err, -EBADMSG, "the last frame is cut");
-	return 0;
+	return z->next ? sf_unzstd_end(z->next, err) : 0;
 }

@@ -8,10 +8,15 @@
 #include "base/error.h"
 
 struct sf_unzstd;
-int sf_unzstd_new(struct sf_unzstd **ret, struct sf_error *err); /* -ENOTSUP when built without zstd */
+int sf_unzstd_new(struct sf_unzstd **ret,
+                  struct sf_error *err); /* -ENOTSUP when built without zstd */
+/* For bytes that went through zstd @streams times, one stream inside the other. */
+int sf_unzstd_chain(unsigned streams, struct sf_unzstd **ret, struct sf_error *err);
 void sf_unzstd_free(struct sf_unzstd *z);
-/* Feed input in order; what comes out is appended to @out (whose limit is the bomb limit: -E2BIG). Concatenated frames are one stream. */
-int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_buf *out, struct sf_error *err);
+/* Feed input in order; what comes out is appended to @out (whose limit is the bomb limit: -E2BIG).
+ * Concatenated frames are one stream. */
+int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_buf *out,
+                   struct sf_error *err);
 /* After the last input: -EBADMSG when a frame was cut. */
 int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err);
 

@@ -401,7 +401,7 @@ static void start(struct entry *e)
 	if (e->kind == SF_CACHED_ZSTD) {
 		first = SF_MIN(SLICE, e->want.len);
 		e->out.limit = SF_MIN(e->want.decoded_max, e->cache->limit);
-		r = sf_unzstd_new(&e->zstd, err);
+		r = sf_unzstd_chain(SF_MAX(e->want.streams, 1u), &e->zstd, err);
 	} else {
 		first = e->want.off < src->size ? SF_MIN(BLOB_HEAD, src->size - e->want.off) : 0;
 		e->arena.limit = e->cache->limit;

@@ -38,6 +38,8 @@ struct sf_cache_want {
 	enum sf_cached_kind kind;
 	enum sf_fetch_kind fetch; /* for the counters */
 	uint64_t decoded_max;     /* ZSTD: a longer item is -E2BIG */
+	unsigned streams; /* ZSTD: so many, one inside the other; an item's own, no part of the key
+	                   */
 };
 /* A reference, or NULL when it is not there. */
 const struct sf_cached *sf_item_cache_get(struct sf_item_cache *c,

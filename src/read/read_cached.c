@@ -45,6 +45,7 @@ static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item
 	          : item->transform      ? SF_FETCH_TENSOR
 	                                 : SF_FETCH_HEADER;
 	w.decoded_max = sf_op_decoded_max(op, item);
+	w.streams = item->transform;
 	return w;
 }
 

@@ -21,7 +21,7 @@ static inline void dcp_text_item(const struct dcp_meta *m, const struct dcp_item
 	sf_buf_byte(out, ' ');
 	sf_escape_text(out, m->str.at[p->path].at, m->str.at[p->path].len);
 	sf_buf_printf(out, "@%" PRIu64 "+%" PRIu64, item->off, item->len);
-	if (p->transform == DCP_ZSTD)
+	for (uint32_t i = 0; i < p->transform && p->transform <= DCP_ZSTD_MAX; i++)
 		sf_buf_str(out, " zstd");
 	if (p->transform >= DCP_OTHER)
 		sf_buf_printf(out, " (%s)", m->str.at[p->transform - DCP_OTHER].at);

@@ -193,10 +193,10 @@ static void case_readers(const char *dir)
 		ck_assert_msg(r >= 0, "%s: %s", dir, err.msg);
 		dcp_meta_text(&m, &a);
 		dcp_facts_text(&m, &a);
-		/* a surrogate in a name is left to the value reader */
+		/* a surrogate in a name, and several transforms, are left to the value reader */
+		bool left = strstr(dir, "surrogate") || strstr(dir, "zstd_twice");
 		r = dcp_meta_read(&m, store, names[i], NULL,
-		                  strstr(dir, "surrogate") ? DCP_READER_AUTO : DCP_READER_SCAN,
-		                  &err);
+		                  left ? DCP_READER_AUTO : DCP_READER_SCAN, &err);
 		ck_assert_msg(r >= 0, "%s: %s", dir, err.msg);
 		dcp_meta_text(&m, &b);
 		dcp_facts_text(&m, &b);
