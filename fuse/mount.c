@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <syslog.h>
+#include <time.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "fuse/auto_unmount.h"
@@ -128,6 +129,8 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	SF_CLEANUP(sf_auto_unmount_end) struct sf_auto_unmount cleaner = { 0 };
 	SF_FREE char *mountpoint = NULL;
 	SF_FREE char *fuse_options = NULL;
+	SF_FREE char *given = sf_mount_options_given(source, where);
+	struct timespec began;
 	sigset_t block;
 	int r;
 
@@ -158,6 +161,9 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 		r = sf_session_open(&s, common, source, err);
 	if (r < 0)
 		return r;
+	clock_gettime(CLOCK_REALTIME, &began);
+	s.io.counters.began_ns = began.tv_sec * 1000000000LL + began.tv_nsec;
+	s.io.counters.given = given;
 	sf_node hf;
 	if (!common->quiet && !s.view.hf_files_found &&
 	    sf_tree_lookup(s.tree, SF_NODE_ROOT, "hf", 2, &hf) >= 0)

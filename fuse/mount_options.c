@@ -127,6 +127,35 @@ void sf_mount_options_release(struct sf_mount_options *o)
 	o->nkept = 0;
 }
 
+char *sf_mount_options_given(const char *source, const char *mountpoint)
+{
+	/* the kernel has the words as they were typed; ours have been taken apart */
+	FILE *f = fopen("/proc/self/cmdline", "re");
+	struct sf_buf out = { .limit = 16384 };
+	char *word = NULL;
+	size_t cap = 0;
+	bool source_seen = false, where_seen = false;
+
+	for (unsigned i = 0; f && getdelim(&word, &cap, 0, f) > 0; i++) {
+		bool is_source = !source_seen && strcmp(word, source) == 0;
+		bool is_where = !where_seen && !is_source && strcmp(word, mountpoint) == 0;
+		source_seen |= is_source;
+		where_seen |= is_where;
+		if (!i || (i == 1 && strcmp(word, "mount") == 0) || is_source || is_where)
+			continue;
+		sf_buf_str(&out, out.len ? " " : "");
+		sf_buf_str(&out, word);
+	}
+	free(word);
+	if (f)
+		fclose(f);
+	sf_buf_byte(&out, 0);
+	if (sf_buf_check(&out) >= 0)
+		return (char *)out.at;
+	sf_buf_release(&out);
+	return NULL;
+}
+
 static int number(const char *s, int base, unsigned long max, unsigned long *ret)
 {
 	char *end;

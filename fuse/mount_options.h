@@ -26,6 +26,9 @@ extern const struct sf_opt sf_mount_option_table[], sf_mount_word_table[];
 int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common,
                            struct sf_error *err);
 void sf_mount_options_release(struct sf_mount_options *o);
+/* The command line of this process but for its program, its verb, @source and @mountpoint, for
+ * status: malloc'ed; NULL when it cannot be told. */
+char *sf_mount_options_given(const char *source, const char *mountpoint);
 /* The rest of struct sf_serve_options from them: users and groups by name or number, umask octal.
  */
 int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,

@@ -1,5 +1,6 @@
 #include "config.h"
 #include <stddef.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "fuse/mount.h"
 #include "fuse/mountpoint.h"
@@ -22,8 +23,15 @@ static int unmount(const char *path, bool lazy, struct sf_error *err)
 	if (!at)
 		return sf_fail_errno(err, "'%s'", path);
 	if (!sf_mountpoint_is_ours(at))
-		return sf_fail(err, -EINVAL, "'%s': no shardfuse is mounted there", path);
-	return sf_mountpoint_unmount(at, lazy, err);
+		return sf_fail(err, -EINVAL, "'%s': no shardfuse mount there", path);
+	int r = sf_mountpoint_unmount(at, lazy, err);
+	/* its own line is on stderr, and says nothing of a remedy */
+	if (r < 0 && geteuid() != 0 && access("/etc/mtab", R_OK) < 0)
+		return sf_fail(err, r,
+		               "%s: it reads /etc/mtab, which is not there (shardfuse doctor says "
+		               "how to make it)",
+		               err->msg);
+	return r;
 }
 
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)

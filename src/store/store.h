@@ -29,6 +29,9 @@ struct sf_counters {
 	_Atomic uint64_t read_requests, read_bytes; /* what clients asked of virtual files */
 	_Atomic uint64_t fetched_requests[SF_FETCH_NKINDS], fetched_bytes[SF_FETCH_NKINDS]; /* what was read from sources for it */
 	_Atomic uint64_t errors, stale, parked; /* reads that failed; -ESTALE among them; reads that had to wait */
+	/* Of a mount alone, set before it serves: when it began (CLOCK_REALTIME), 0: none; the words it was given, borrowed. */
+	int64_t began_ns;
+	const char *given;
 };
 
 /* What all stores and readers of a process share. The program makes one; no global. */

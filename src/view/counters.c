@@ -2,8 +2,12 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/buf.h"
+#include "base/path.h"
 #include "view/tree.h"
 
 static const char *const kinds[SF_FETCH_NKINDS] = { "metadata", "header", "object", "tensor" };
@@ -34,13 +38,28 @@ static void put_kinds(struct sf_buf *b, const char *name, const _Atomic uint64_t
 	sf_buf_str(b, "},\n");
 }
 
+/* Who counts: a mount's process, its options, for how long. */
+static void put_mount(struct sf_buf *b, const struct sf_counters *c)
+{
+	struct timespec now;
+
+	if (!c->began_ns)
+		return;
+	clock_gettime(CLOCK_REALTIME, &now);
+	int64_t s = now.tv_sec - c->began_ns / 1000000000;
+	sf_buf_printf(b, " \"pid\": %d,\n \"uptime_s\": %" PRId64 ",\n \"given\": ", (int)getpid(),
+	              s > 0 ? s : 0);
+	sf_escape_json(b, c->given ? c->given : "", c->given ? strlen(c->given) : 0);
+	sf_buf_str(b, ",\n");
+}
+
 int sf_counters_json(const struct sf_counters *c, char **ret)
 {
 	struct sf_buf b = { 0 };
 
-	sf_buf_printf(&b,
-	              "{\"schema\": 1,\n \"read_requests\": %" PRIu64 ",\n \"read_bytes\": %" PRIu64
-	              ",\n",
+	sf_buf_str(&b, "{\"schema\": 1,\n");
+	put_mount(&b, c);
+	sf_buf_printf(&b, " \"read_requests\": %" PRIu64 ",\n \"read_bytes\": %" PRIu64 ",\n",
 	              load(&c->read_requests), load(&c->read_bytes));
 	put_kinds(&b, "fetched_requests", c->fetched_requests);
 	put_kinds(&b, "fetched_bytes", c->fetched_bytes);
