@@ -14,6 +14,7 @@ SF_SOURCES_BASE = \
 	%D%/base/map.c \
 	%D%/base/near.c \
 	%D%/base/path.c \
+	%D%/base/quote.c \
 	%D%/base/sha256.c \
 	%D%/base/thread_pool.c \
 	%D%/base/vec.c
@@ -109,6 +110,7 @@ SF_SOURCES_READ = \
 	%D%/read/reader.c
 
 SF_SOURCES_VIEW = \
+	%D%/view/advice.c \
 	%D%/view/catalog.c \
 	%D%/view/catalog_group.c \
 	%D%/view/catalog_map.c \

@@ -41,6 +41,7 @@ TESTS_UNIT = \
 	%D%/unit/test_pt_numbers \
 	%D%/unit/test_plan \
 	%D%/unit/test_read_wave \
+	%D%/unit/test_quote \
 	%D%/unit/test_reader \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \

@@ -58,10 +58,28 @@ size_t sf_surrogates_to_bytes(const char *s, size_t len, char *out)
 	return n;
 }
 
-/* C0, DEL and C1: what a terminal may take for an order. */
-static bool is_control(uint32_t c)
+/*
+ * Source: Unicode 15, categories Cc, Cf, Zl, Zp, Co, Cs, and Zs but the blank; what Python's
+ * str.isprintable() refuses, unassigned characters left aside.
+ */
+bool sf_char_is_shown(uint32_t c)
 {
-	return c < 0x20 || (c >= 0x7f && c < 0xa0);
+	static const uint32_t hidden[][2] = {
+		{ 0, 0x1f },          { 0x7f, 0xa0 },          { 0xad, 0xad },
+		{ 0x600, 0x605 },     { 0x61c, 0x61c },        { 0x6dd, 0x6dd },
+		{ 0x70f, 0x70f },     { 0x890, 0x891 },        { 0x8e2, 0x8e2 },
+		{ 0x1680, 0x1680 },   { 0x180e, 0x180e },      { 0x2000, 0x200f },
+		{ 0x2028, 0x202f },   { 0x205f, 0x206f },      { 0x3000, 0x3000 },
+		{ 0xd800, 0xf8ff },   { 0xfdd0, 0xfdef },      { 0xfeff, 0xfeff },
+		{ 0xfff9, 0xfffb },   { 0x110bd, 0x110bd },    { 0x110cd, 0x110cd },
+		{ 0x13430, 0x1343f }, { 0x1bca0, 0x1bca3 },    { 0x1d173, 0x1d17a },
+		{ 0xe0000, 0xe00ff }, { 0xf0000, UINT32_MAX },
+	};
+
+	for (size_t i = 0; i < sizeof(hidden) / sizeof(hidden[0]) && c >= hidden[i][0]; i++)
+		if (c <= hidden[i][1])
+			return false;
+	return (c & 0xfffe) != 0xfffe;
 }
 
 void sf_escape_text(struct sf_buf *out, const char *s, size_t len)
@@ -70,7 +88,7 @@ void sf_escape_text(struct sf_buf *out, const char *s, size_t len)
 
 	for (size_t n; len; s += n, len -= n) {
 		n = sf_utf8_next(s, len, &c);
-		if (n && !is_control(c)) {
+		if (n && sf_char_is_shown(c)) {
 			sf_buf_add(out, s, n);
 			if (c == '\\')
 				sf_buf_byte(out, '\\');

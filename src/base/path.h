@@ -23,7 +23,10 @@ void sf_name_encode(struct sf_buf *out, const char *part, size_t part_len, const
  * the caller looks such names up by hash. */
 bool sf_name_decode(struct sf_buf *out, const char *name, size_t len);
 
-/* Text for a terminal or a log line: control characters and bytes that are not UTF-8 as \xHH, backslash doubled. */
+/* Is it seen as itself? Not what a terminal may take for an order (C0, DEL, C1), what turns or hides text beside it
+ * (directions, zero width), other blanks than ' ', and what is no character. */
+bool sf_char_is_shown(uint32_t c);
+/* Text for a terminal or a log line: what is not shown (above) and bytes that are not UTF-8 as \xHH, backslash doubled. */
 void sf_escape_text(struct sf_buf *out, const char *s, size_t len);
 /*
  * A JSON string with its quotes; bytes that are not UTF-8 as \udcXX (Python's surrogateescape), a surrogate that

@@ -8,11 +8,9 @@
 #include "base/path.h"
 #include "cli/damage.h"
 #include "cli/text.h"
-#include "parse/pickle_write.h"
+#include "view/advice.h"
 #include "view/entry_json.h"
-#include "view/entry_name.h"
 #include "view/key_near.h"
-#include "view/object.h"
 
 struct info_options {
 	bool json;
@@ -42,158 +40,23 @@ static int print_json(const struct sf_session *s, bool whole, uint32_t entry)
 	return r;
 }
 
-/* What weights_only=True refuses, by group: the first key and its class each. */
-struct refusals {
-	const struct sf_catalog *c;
-	struct {
-		uint32_t entry; /* SF_NONE: nothing */
-		char what[160];
-	} * group;
-	uint32_t *entry_of; /* object -> entry */
-};
-
-static int look(void *arg, uint32_t object, struct sf_object_value *v, struct sf_error *err)
+static int print_views(const struct sf_session *s, struct sf_error *err)
 {
-	struct refusals *f = arg;
-	uint32_t entry = f->entry_of[object], g = f->c->entry[entry].group;
-	(void)err;
-
-	if (f->group[g].entry != SF_NONE)
-		return 0;
-	const char *what = sf_pv_weights_only(v->root, &v->arena);
-	if (what) {
-		f->group[g].entry = entry;
-		snprintf(f->group[g].what, sizeof(f->group[g].what), "%s", what);
-	}
-	return 0;
-}
-
-static void left_out(void *arg, uint32_t object, int code, const struct sf_error *why)
-{
-	(void)arg, (void)object, (void)code, (void)why;
-}
-
-static int find_refusals(const struct sf_session *s, struct refusals *f, struct sf_error *err)
-{
-	const struct sf_catalog *c = s->catalog;
-	SF_FREE uint32_t *objects = sf_alloc_array(c->nobjects, sizeof(*objects));
-	uint32_t n = 0;
-
-	f->c = c;
-	f->group = calloc(c->ngroups + 1, sizeof(*f->group));
-	f->entry_of = sf_alloc_array(c->ckpt->nobjects, sizeof(*f->entry_of));
-	if (!objects || !f->group || !f->entry_of)
-		return sf_fail(err, -ENOMEM, "%" PRIu32 " objects", c->nobjects);
-	for (uint32_t g = 0; g < c->ngroups; g++)
-		f->group[g].entry = SF_NONE;
-	for (uint32_t i = 0; i < c->n; i++)
-		if (c->entry[i].object != SF_NONE) {
-			f->entry_of[c->entry[i].object] = i;
-			objects[n++] = c->entry[i].object;
-		}
-	/* what cannot be read is not in the views */
-	return sf_objects_load_whole(s->reader, objects, n, look, left_out, f, err);
-}
-
-static void print_load_line(const struct sf_session *s, const struct refusals *f, const char *file,
-                            uint32_t group)
-{
-	uint32_t bad = SF_NONE;
-	const char *what = "";
-
-	for (uint32_t g = 0; f && g < s->catalog->ngroups; g++)
-		if ((group == SF_NONE || g == group) && bad == SF_NONE &&
-		    f->group[g].entry != SF_NONE) {
-			bad = f->group[g].entry;
-			what = f->group[g].what;
-		}
-	printf("  torch.load(\"MNT/");
-	sf_put_name(stdout, file, strlen(file));
-	printf("\", mmap=True%s)", !f               ? ""
-	                           : bad == SF_NONE ? ", weights_only=True"
-	                                            : ", weights_only=False");
-	if (bad != SF_NONE) {
-		const struct sf_entry *e = &s->catalog->entry[bad];
-		printf("   # ");
-		sf_put_name(stdout, e->name, e->len);
-		printf(" is of class %s", what);
-	}
-	putchar('\n');
-}
-
-/* Views that are not there (views=, no tensor in them) get no line. */
-static bool is_there(const struct sf_session *s, const char *path)
-{
-	sf_node n;
-
-	return sf_tree_walk(s->tree, path, true, &n, NULL) >= 0;
-}
-
-static void print_safetensors_line(const struct sf_session *s, const char *file)
-{
-	if (!is_there(s, file))
-		return;
-	printf("  safetensors.safe_open(\"MNT/");
-	sf_put_name(stdout, file, strlen(file));
-	printf("\", \"pt\")\n");
-}
-
-/* The root's pair of .pt and .safetensors; @group SF_NONE: of everything. */
-static void print_pair(const struct sf_session *s, const struct refusals *f, const char *stem,
-                       uint32_t group)
-{
-	SF_FREE char *pt = sf_cli_text("%s.pt", stem);
-	SF_FREE char *st = sf_cli_text("%s.safetensors", stem);
-
-	if (pt && is_there(s, pt))
-		print_load_line(s, f, pt, group);
-	if (st)
-		print_safetensors_line(s, st);
-}
-
-static void print_npy_line(const struct sf_session *s)
-{
-	const struct sf_catalog *c = s->catalog;
 	struct sf_buf b = { 0 };
-	uint32_t i = 0;
+	struct sf_advice a;
+	int r = sf_advice_init(&a, s->catalog, s->reader, err);
 
-	while (i < c->n && c->entry[i].tensor == SF_NONE)
-		i++;
-	if (i == c->n || !is_there(s, "npy"))
-		return;
-	sf_name_encode(&b, c->entry[i].name, c->entry[i].len, c->entry[i].name, c->entry[i].len,
-	               strlen(SF_FLAT_SUFFIX));
-	printf("  numpy.load(\"MNT/npy/");
-	sf_put_name(stdout, (const char *)b.at, b.len);
+	for (int part = SF_ADVICE_WHOLE; part <= SF_ADVICE_TENSOR && r >= 0; part++)
+		sf_advice_put(&b, &a, (enum sf_advice_part)part, "  ");
+	if (r >= 0)
+		sf_advice_put_refused(&b, &a, "  ");
+	if (r >= 0 && (r = sf_buf_check(&b)) < 0)
+		sf_fail(err, r, "the views' lines");
+	if (r >= 0)
+		printf("views (MNT is the mountpoint):\n%s", sf_buf_cstr(&b));
+	sf_advice_release(&a);
 	sf_buf_release(&b);
-	printf(".npy\", mmap_mode=\"r\")\n");
-}
-
-static void print_views(const struct sf_session *s)
-{
-	const struct sf_catalog *c = s->catalog;
-	struct sf_error err = SF_ERROR_INIT;
-	struct refusals f = { 0 };
-	bool known = find_refusals(s, &f, &err) >= 0;
-
-	printf("views (MNT is the mountpoint):\n");
-	if (!known) {
-		printf("  (whether weights_only=True will do is not known: ");
-		sf_put_name(stdout, err.msg, strlen(err.msg));
-		printf(")\n");
-	}
-	print_pair(s, known ? &f : NULL, "checkpoint", SF_NONE);
-	for (uint32_t g = 0; g < c->ngroups; g++) {
-		const char *stem = c->group[g].link ? c->group[g].link : c->group[g].stem;
-		if (stem)
-			print_pair(s, known ? &f : NULL, stem, g);
-	}
-	if (is_there(s, "hf"))
-		printf("  AutoModelForCausalLM.from_pretrained(\"MNT/hf\")%s\n",
-		       c->opt->hf_files_found ? "" : "   # no config.json: add -o hf_files=DIR");
-	print_npy_line(s);
-	free(f.group);
-	free(f.entry_of);
+	return r;
 }
 
 enum { LINES = 10 };
@@ -233,7 +96,16 @@ static void print_damage(const struct sf_catalog *c)
 	print_notes(c->ckpt);
 }
 
-static void print_whole(const struct sf_session *s)
+static void print_escaped(const char *head, const char *text)
+{
+	struct sf_buf b = { 0 };
+
+	sf_escape_text(&b, text, strlen(text));
+	printf("%s%s\n", head, sf_buf_cstr(&b));
+	sf_buf_release(&b);
+}
+
+static int print_whole(const struct sf_session *s, struct sf_error *err)
 {
 	const struct sf_ckpt *k = s->ckpt;
 	const struct sf_catalog *c = s->catalog;
@@ -247,8 +119,9 @@ static void print_whole(const struct sf_session *s)
 		stored += k->file[i].missing ? 0 : k->file[i].info.size;
 	printf("source      ");
 	sf_put_name(stdout, k->source, strlen(k->source));
-	printf("\nformat      %s%s%s\n", k->format, k->writer ? ", written by " : "",
-	       k->writer ? k->writer : "");
+	printf("\nformat      %s%s", k->format, k->writer ? "" : "\n");
+	if (k->writer)
+		print_escaped(", written by ", k->writer);
 	printf("committed   %s\n", sf_time_text(k->mtime_ns, when));
 	if (k->step >= 0)
 		printf("step        %" PRId64 "\n", k->step);
@@ -258,7 +131,7 @@ static void print_whole(const struct sf_session *s)
 	printf("objects     %" PRIu32 "\n", c->nobjects);
 	printf("files       %" PRIu32 ", %s\n", k->nfiles, sf_human_size(stored, b));
 	if (k->content_metadata)
-		printf("content     %s\n", k->content_metadata);
+		print_escaped("content     ", k->content_metadata);
 	printf("groups\n");
 	for (uint32_t g = 0; g < c->ngroups; g++) {
 		const struct sf_group *of = c->group[g].of;
@@ -272,7 +145,7 @@ static void print_whole(const struct sf_session *s)
 		       sf_plural(of->nobjects), sf_human_size(of->bytes, a));
 	}
 	print_damage(c);
-	print_views(s);
+	return print_views(s, err);
 }
 
 static void print_entry(const struct sf_session *s, uint32_t entry)
@@ -359,10 +232,11 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	} else if (o->json) {
 		r = print_json(&s, true, 0);
 	} else {
-		print_whole(&s);
+		r = print_whole(&s, &err);
 	}
 	if (r < 0) {
-		sf_fail(&err, r, "out of memory");
+		if (!*err.msg)
+			sf_fail(&err, r, "out of memory");
 		code = sf_cli_error(SF_EXIT_FAILED, &err);
 	}
 	sf_session_close(&s);

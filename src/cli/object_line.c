@@ -142,7 +142,7 @@ void sf_put_line(FILE *f, const char *s, size_t columns)
 		if (!whole && used + w + 1 > columns)
 			break;
 		used += w;
-		if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+		if (!sf_char_is_shown(c))
 			putc(' ', f);
 		else
 			fwrite(s + at, 1, n, f);

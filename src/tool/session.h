@@ -44,7 +44,7 @@ struct sf_session {
 	struct sf_tree *tree;
 };
 /*
- * sf_session_store starts the threads and opens SOURCE, so a daemon has forked before and changes
+ * sf_session_store starts the threads and opens SOURCE (whose name is absolute from then on), so a daemon has forked before and changes
  * its directory after; sf_session_load reads the checkpoint. sf_session_open does both. On failure
  * everything is closed and *s is { 0 }. Messages name SOURCE.
  */

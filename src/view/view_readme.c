@@ -3,14 +3,23 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/path.h"
-#include "view/entry_name.h"
+#include "base/quote.h"
+#include "view/advice.h"
+#include "view/damage.h"
 #include "view/view.h"
 #include "view/view_wanted.h"
 
+#define INDENT "    "
+#define DAMAGE_SHOWN 10
+
+/* Its text is made when it is first sized: what weights_only=True refuses stands in the objects. */
 struct readme {
+	struct sf_vfile f;
 	const struct sf_catalog *c;
 	struct sf_buf text;
+	uint64_t start[2];
 };
 
 static void line(struct readme *d, const char *text)
@@ -22,45 +31,6 @@ static void line(struct readme *d, const char *text)
 static void put_escaped(struct readme *d, const char *s, size_t len)
 {
 	sf_escape_text(&d->text, s, len);
-}
-
-static void put_flat(struct readme *d, const struct sf_entry *e)
-{
-	struct sf_buf name = { 0 };
-
-	sf_name_encode(&name, e->name, e->len, e->name, e->len, strlen(SF_FLAT_SUFFIX));
-	put_escaped(d, sf_buf_cstr(&name), name.len);
-	sf_buf_release(&name);
-}
-
-static void put_state(struct readme *d, const struct sf_entry *e)
-{
-	struct sf_buf name = { 0 };
-
-	for (size_t from = 0, i = 0; i <= e->len; i++)
-		if (i == e->len || e->name[i] == '.') {
-			sf_name_encode(&name, e->name + from, i - from, e->name, e->len, 0);
-			sf_buf_byte(&name, '/');
-			from = i + 1;
-		}
-	put_escaped(d, sf_buf_cstr(&name), name.len);
-	sf_buf_release(&name);
-}
-
-/* The first tensor that .npy can hold, one of two dimensions if there is any near the front;
- * SF_NONE. */
-static uint32_t example(const struct sf_catalog *c)
-{
-	uint32_t any = SF_NONE;
-
-	for (uint32_t i = 0; i < c->n && i < 10000; i++) {
-		if (c->entry[i].tensor == SF_NONE || sf_view_npy_refuses(c, i))
-			continue;
-		if (c->ckpt->tensor[c->entry[i].tensor].ndim == 2)
-			return i;
-		any = any == SF_NONE ? i : any;
-	}
-	return any;
 }
 
 static bool shows_dtype(const struct sf_catalog *c, enum sf_dtype dtype)
@@ -81,170 +51,180 @@ static void put_about(struct readme *d)
 		sf_buf_printf(&d->text, " of step %" PRId64, k->step);
 	sf_buf_str(&d->text, ", shown as ordinary files by shardfuse. Read-only.\nSource: ");
 	put_escaped(d, k->source ? k->source : "", k->source ? strlen(k->source) : 0);
-	sf_buf_printf(&d->text, "\nHolds %" PRIu32 " tensors and %" PRIu32 " other values.\n\n",
-	              c->ntensors, c->nobjects);
+	sf_buf_printf(&d->text, "\nHolds %" PRIu32 " tensor%s and %" PRIu32 " other value%s.\n\n",
+	              c->ntensors, c->ntensors == 1 ? "" : "s", c->nobjects,
+	              c->nobjects == 1 ? "" : "s");
 	line(d, "Every view below repeats the same bytes: do not `cp -r` this directory.");
 	line(d, "MNT stands for this directory.");
 	line(d, "");
 }
 
-static void put_pt(struct readme *d, const char *stem)
+/* A heading and the lines below it, if there are any. */
+static void put_section(struct readme *d, const struct sf_advice *a, const char *heading,
+                        enum sf_advice_part part)
 {
-	sf_buf_printf(&d->text, "    torch.load(\"MNT/%s.pt\", mmap=True)\n", stem);
-}
+	size_t before = d->text.len, behind;
 
-static void put_st(struct readme *d, const char *stem)
-{
-	sf_buf_printf(&d->text, "    safetensors.safe_open(\"MNT/%s.safetensors\", \"pt\")\n",
-	              stem);
-}
-
-static void put_whole(struct readme *d)
-{
-	const struct sf_catalog *c = d->c;
-
-	line(d, "Everything in one file");
-	put_pt(d, "checkpoint");
-	if (c->ntensors)
-		put_st(d, "checkpoint");
-	line(d, "    (where torch refuses a class, `shardfuse info` names the key; then add "
-	        "weights_only=False)");
-	line(d, "");
-}
-
-static bool has_tensors(const struct sf_catalog *c, const struct sf_cat_group *g)
-{
-	for (uint32_t i = 0; i < g->n; i++)
-		if (c->entry[c->by_group[g->first + i]].tensor != SF_NONE)
-			return true;
-	return false;
-}
-
-static void put_groups(struct readme *d)
-{
-	const struct sf_catalog *c = d->c;
-	bool any = false;
-
-	for (uint32_t g = 0; g < c->ngroups; g++) {
-		const char *file = c->group[g].link ? c->group[g].link : c->group[g].stem;
-		if (!file)
-			continue;
-		if (!any)
-			line(d, "Parts of it");
-		any = true;
-		struct sf_buf stem = { 0 };
-		sf_escape_text(&stem, file, strlen(file));
-		put_pt(d, sf_buf_cstr(&stem));
-		if (has_tensors(c, &c->group[g]))
-			put_st(d, sf_buf_cstr(&stem));
-		sf_buf_release(&stem);
-	}
-	if (any)
+	line(d, heading);
+	behind = d->text.len;
+	sf_advice_put(&d->text, a, part, INDENT);
+	if (d->text.len == behind)
+		d->text.len = before;
+	else
 		line(d, "");
 }
 
-static void put_hf(struct readme *d)
+static void put_refused(struct readme *d, const struct sf_advice *a)
 {
-	const struct sf_catalog *c = d->c;
-	const struct sf_view_options *o = c->opt;
+	size_t before = d->text.len;
 
-	if (!o->hf_group && (c->model_group < 0 || !has_tensors(c, &c->group[c->model_group])))
-		return; /* there is no hf/ */
-	line(d, "For transformers");
-	line(d, "    AutoModelForCausalLM.from_pretrained(\"MNT/hf\", torch_dtype=\"auto\")");
-	if (!o->hf_files_found)
-		line(d, "    no config.json: add -o hf_files=DIR");
-	line(d, "");
+	sf_advice_put_refused(&d->text, a, INDENT);
+	if (d->text.len > before)
+		line(d, "");
 }
 
-static void put_keys(struct readme *d)
+static void put_about_npy(struct readme *d)
 {
 	const struct sf_catalog *c = d->c;
-	uint32_t i = example(c);
 
-	if (i == SF_NONE)
-		return;
-	const struct sf_entry *e = &c->entry[i];
-	line(d, "One tensor");
-	if (sf_view_wanted(c->opt, "npy")) {
-		sf_buf_str(&d->text, "    numpy.load(\"MNT/npy/");
-		put_flat(d, e);
-		line(d, ".npy\", mmap_mode=\"r\")");
-	}
-	if (sf_view_wanted(c->opt, "pt")) {
-		sf_buf_str(&d->text, "    torch.load(\"MNT/pt/");
-		put_flat(d, e);
-		line(d, ".pt\", mmap=True)");
-	}
-	if (sf_view_wanted(c->opt, "safetensors") && !sf_view_safetensors_refuses(c, i, true)) {
-		sf_buf_str(&d->text, "    safetensors.safe_open(\"MNT/safetensors/");
-		put_flat(d, e);
-		line(d, ".safetensors\", \"pt\")");
-	}
-	if (sf_view_wanted(c->opt, "state")) {
-		sf_buf_str(&d->text, "    ls MNT/state/");
-		put_state(d, e);
-		line(d, "");
-	}
 	if (sf_view_wanted(c->opt, "npy") && c->opt->npy_bf16 == SF_NPY_VOID &&
 	    shows_dtype(c, SF_BFLOAT16)) {
-		line(d, "    .npy has no bfloat16: these load as two-byte voids. Two lines make "
-		        "them float32:");
-		line(d, "        a = numpy.load(FILE, mmap_mode=\"r\")");
-		line(d, "        a = (a.view(\"<u2\").astype(\"<u4\") << 16).view(\"<f4\")");
-		line(d, "    (or mount with -o npy_bf16=f4)");
+		line(d, ".npy has no bfloat16: these load as two-byte voids. Two lines make them "
+		        "float32:");
+		line(d, INDENT "a = numpy.load(FILE, mmap_mode=\"r\")");
+		line(d, INDENT "a = (a.view(\"<u2\").astype(\"<u4\") << 16).view(\"<f4\")");
+		line(d, "(or mount with -o npy_bf16=f4)");
+		line(d, "");
 	}
 	if (sf_view_wanted(c->opt, "state")) {
-		line(d, "    A directory of state/ has tensor.npy, tensor.safetensors, tensor.pt, "
-		        "tensor.raw");
-		line(d,
-		     "    and info.json; a value that is no tensor has value.json and value.pt.");
+		line(d, "A directory of state/ has tensor.npy, tensor.safetensors, tensor.pt, "
+		        "tensor.raw and");
+		line(d, "info.json; a value that is not a tensor has value.json and value.pt.");
 	}
-	line(d, "    Names spell / as %2F and % as %25.");
+	line(d, "Names spell / as %2F and % as %25.");
 	line(d, "");
 }
 
-#define WARNINGS_SHOWN 20
-
-static void put_warnings(struct readme *d)
+static void put_handling(struct readme *d)
 {
 	const struct sf_ckpt *k = d->c->ckpt;
 
-	if (!k->nwarnings)
-		return;
-	sf_buf_printf(&d->text, "Warnings (%" PRIu32 "; all of them are in info.json)\n",
-	              k->nwarnings);
-	for (uint32_t i = 0; i < k->nwarnings && i < WARNINGS_SHOWN; i++) {
-		sf_buf_printf(&d->text, "    %s: ", k->warning[i].code);
-		put_escaped(d, k->warning[i].text, strlen(k->warning[i].text));
+	line(d, "Real files instead of this mount");
+	sf_buf_str(&d->text, INDENT "shardfuse export ");
+	if (k->source)
+		sf_quote_shell(&d->text, k->source, strlen(k->source));
+	line(d, " model.safetensors");
+	line(d, "When nobody needs it any more");
+	line(d, INDENT "shardfuse umount MNT");
+	line(d, "");
+	line(d, "Zip tools report CRC errors for the .pt files here, torch does not care: a mount "
+	        "writes 0 where");
+	line(d, "the CRC of a tensor would cost reading it. Exported files have real ones.");
+	line(d, "");
+}
+
+static int put_damage(struct readme *d)
+{
+	const struct sf_ckpt *k = d->c->ckpt;
+	struct sf_damage_list l;
+	int r = sf_damage_fold(d->c, &l);
+
+	if (l.n)
+		line(d, "Damage");
+	for (uint32_t i = 0; i < l.n && r >= 0; i++) {
+		struct sf_buf text = { 0 };
+		if (l.n > DAMAGE_SHOWN && i + 1 == DAMAGE_SHOWN) {
+			sf_buf_printf(&d->text, INDENT "%" PRIu32 " more: all are in info.json\n",
+			              l.n - i);
+			break;
+		}
+		sf_damage_text(&text, d->c, &l.at[i]);
+		sf_buf_str(&d->text, INDENT);
+		put_escaped(d, sf_buf_cstr(&text), text.len);
+		line(d, "");
+		r = sf_buf_check(&text);
+		sf_buf_release(&text);
+	}
+	for (uint32_t i = 0, n = 0; i < k->nwarnings && n < DAMAGE_SHOWN; i++) {
+		const struct sf_warning *w = &k->warning[i];
+		if (!sf_warning_is_note(w->code))
+			continue;
+		if (n++ == 0)
+			line(d, "Notes");
+		sf_buf_str(&d->text, INDENT);
+		put_escaped(d, w->text, strlen(w->text));
 		line(d, "");
 	}
-	line(d, "");
+	if (l.n || k->nwarnings)
+		line(d, "");
+	sf_damage_release(&l);
+	return r;
+}
+
+static int prepare(struct sf_vfile *f, struct sf_error *err)
+{
+	struct readme *d = (struct readme *)f;
+	struct sf_advice a;
+	int r = sf_advice_init(&a, d->c, f->reader, err);
+
+	sf_buf_reset(&d->text);
+	if (r >= 0) {
+		put_about(d);
+		put_section(d, &a, "Everything in one file", SF_ADVICE_WHOLE);
+		put_section(d, &a, "Parts of it", SF_ADVICE_GROUPS);
+		put_refused(d, &a);
+		put_section(d, &a, "For transformers", SF_ADVICE_HF);
+		put_section(d, &a, "One tensor", SF_ADVICE_TENSOR);
+		put_about_npy(d);
+		put_handling(d);
+		r = put_damage(d);
+		line(d, "info.json has the facts, tensors.json an entry per tensor with its "
+		        "shards.");
+		if (sf_view_wanted(d->c->opt, "shards"))
+			line(d, "shards/ has the stored files as they are.");
+		if (r >= 0)
+			r = sf_buf_check(&d->text);
+		if (r < 0)
+			sf_fail(err, r, "README");
+	}
+	sf_advice_release(&a);
+	if (r < 0)
+		return r;
+	d->start[1] = d->text.len;
+	f->start = d->start;
+	f->nrec = 1;
+	f->size = d->text.len;
+	return 0;
+}
+
+static int emit(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len,
+                struct sf_parts *parts, struct sf_error *err)
+{
+	const struct readme *d = (struct readme *)f;
+	int r = sf_parts_bytes(parts, d->text.at + off, len);
+
+	(void)rec;
+	return r < 0 ? sf_fail(err, r, "README") : 0;
+}
+
+static void free_file(struct sf_vfile *f)
+{
+	sf_buf_release(&((struct readme *)f)->text);
+	free(f);
 }
 
 int sf_view_readme(const struct sf_catalog *c, struct sf_reader *r, struct sf_vfile **ret,
                    struct sf_error *err)
 {
-	struct readme d = { .c = c };
-	int res;
+	static const struct sf_vfile_ops ops = { .prepare = prepare,
+		                                 .emit = emit,
+		                                 .free = free_file };
+	struct readme *d = calloc(1, sizeof(*d));
 
-	put_about(&d);
-	if (sf_view_wanted(c->opt, "checkpoint"))
-		put_whole(&d);
-	if (sf_view_wanted(c->opt, "groups"))
-		put_groups(&d);
-	if (sf_view_wanted(c->opt, "hf"))
-		put_hf(&d);
-	put_keys(&d);
-	put_warnings(&d);
-	line(&d, "info.json has the facts, tensors.json an entry per tensor with its shards.");
-	if (sf_view_wanted(c->opt, "shards"))
-		line(&d, "shards/ has the stored files as they are.");
-	res = sf_buf_check(&d.text);
-	if (res >= 0)
-		res = sf_view_bytes(r, d.text.at, d.text.len, ret, err);
-	else
-		sf_fail(err, res, "README");
-	sf_buf_release(&d.text);
-	return res;
+	if (!d)
+		return sf_fail(err, -ENOMEM, "README");
+	d->c = c;
+	sf_vfile_init(&d->f, &ops, r);
+	*ret = &d->f;
+	return 0;
 }

@@ -212,13 +212,13 @@ START_TEST(the_readme_names_what_is_there)
 	vw_open(&w);
 	vw_ok(sf_view_readme(w.cat, w.reader, &f, &err));
 	SF_FREE uint8_t *text = vw_read(f, &len);
-	ck_assert_ptr_nonnull(strstr((char *)text, "torch.load(\"MNT/model.pt\", mmap=True)"));
+	ck_assert_ptr_nonnull(strstr((char *)text, "torch.load(\"MNT/model.pt\", mmap=True, weights_only=True)"));
 	ck_assert_ptr_nonnull(strstr((char *)text, "numpy.load(\"MNT/npy/model.a.npy\""));
 	ck_assert_ptr_nonnull(
 		strstr((char *)text, "astype(\"<u4\") << 16")); /* there is a bfloat16 */
 	ck_assert_ptr_nonnull(strstr((char *)text, "cp -r"));
 	ck_assert_ptr_nonnull(strstr((char *)text, "no config.json: add -o hf_files=DIR"));
-	ck_assert_ptr_nonnull(strstr((char *)text, "odd: it is odd"));
+	ck_assert_ptr_nonnull(strstr((char *)text, "it is odd"));
 	vw_close(&w);
 }
 END_TEST
