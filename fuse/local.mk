@@ -7,7 +7,6 @@ if HAVE_FUSE
 # A convenience library, so that tests/fuse can serve a mount whose store is slow or fails.
 noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = \
-	%D%/ask.c \
 	%D%/auto_unmount.c \
 	%D%/fs_ops.c \
 	%D%/fs_size.c \
@@ -30,5 +29,5 @@ noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = %D%/mount_none.c %D%/mount_options.c
 shardfuse_LDADD = libsffuse.la libsf.la $(SF_LIBS)
 endif
-EXTRA_DIST += %D%/ask.h %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
+EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
 	%D%/serve.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

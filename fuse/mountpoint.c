@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "fuse/ask.h"
+#include "tool/ask.h"
 #include "fuse/mountpoint.h"
 
 #define ANSWER_MS 10000 /* of a path: an automounter may have work to do first */

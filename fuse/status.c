@@ -14,7 +14,7 @@
 #include "base/vec.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "fuse/ask.h"
+#include "tool/ask.h"
 #include "fuse/mount.h"
 #include "fuse/mountpoint.h"
 

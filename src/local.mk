@@ -158,6 +158,7 @@ SF_SOURCES_VIEW = \
 SF_SOURCES_SAVE =
 
 SF_SOURCES_TOOL = \
+	%D%/tool/ask.c \
 	%D%/tool/common.c \
 	%D%/tool/copy_out.c \
 	%D%/tool/library.c \
@@ -180,6 +181,8 @@ SF_SOURCES_CLI = \
 	%D%/cli/complete.c \
 	%D%/cli/complete_names.c \
 	%D%/cli/damage.c \
+	%D%/cli/doctor_mount.c \
+	%D%/cli/doctor_system.c \
 	%D%/cli/expect.c \
 	%D%/cli/key_slice.c \
 	%D%/cli/object_line.c \

@@ -14,6 +14,7 @@ TESTS_UNIT = \
 	%D%/unit/test_coalesce \
 	%D%/unit/test_columns \
 	%D%/unit/test_damage \
+	%D%/unit/test_doctor \
 	%D%/unit/test_dtype \
 	%D%/unit/test_dtype_text \
 	%D%/unit/test_error \

@@ -5,10 +5,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/doctor_mount.h"
+#include "cli/doctor_system.h"
 #include "cli/text.h"
 #include "parse/zstd.h"
 
@@ -22,12 +26,16 @@ static const struct sf_opt options[] = {
 	{ 0 },
 };
 
+enum { PATH_ROOM = 1024 };
+
 /* How bad a finding is: a mount fails, or something is slower or closed to others. */
 enum state { OK, HINT, BAD };
 
 struct report {
 	bool json;
 	unsigned n, bad;
+	struct sf_system system;
+	bool tried, mounts; /* a mount was tried; and it worked: what seems to be missing is not */
 };
 
 static void say(struct report *r, const char *what, enum state state, const char *found,
@@ -46,7 +54,9 @@ static void say(struct report *r, const char *what, enum state state, const char
 			sf_put_json(stdout, remedy, strlen(remedy));
 		printf("}");
 	} else {
-		printf("%-8s %-18s %s\n", words[state], what, found);
+		printf("%-8s %-18s ", words[state], what);
+		sf_put_name(stdout, found, strlen(found));
+		putchar('\n');
 		if (state != OK)
 			printf("%-27s -> %s\n", "", remedy);
 	}
@@ -54,15 +64,22 @@ static void say(struct report *r, const char *what, enum state state, const char
 	r->bad += state == BAD;
 }
 
-static bool in_path(const char *program)
+/* What a mount needs, unless one has just worked without. */
+static enum state need(const struct report *r, bool there)
+{
+	return there || r->mounts ? OK : BAD;
+}
+
+/* The first in $PATH; false: none. */
+static bool in_path(const char *program, char full[PATH_ROOM])
 {
 	const char *path = getenv("PATH");
 	SF_FREE char *copy = strdup(path ? path : "/usr/bin:/bin");
-	char *save = NULL, full[4096];
+	char *save = NULL;
 
 	for (char *dir = copy ? strtok_r(copy, ":", &save) : NULL; dir;
 	     dir = strtok_r(NULL, ":", &save)) {
-		snprintf(full, sizeof(full), "%s/%s", dir, program);
+		snprintf(full, PATH_ROOM, "%s/%s", dir, program);
 		if (access(full, X_OK) == 0)
 			return true;
 	}
@@ -82,6 +99,27 @@ static bool fuse_conf_allows(void)
 	return found;
 }
 
+static void check_system(struct report *r)
+{
+	char found[256];
+
+	snprintf(found, sizeof(found), "%s%s%s", r->system.name,
+	         r->system.container ? ", in a container of " : "",
+	         r->system.container ? r->system.container : "");
+	say(r, "system", OK, found, "");
+}
+
+static void check_libfuse(struct report *r)
+{
+	char remedy[256], package[160];
+
+	snprintf(remedy, sizeof(remedy), "%s, then configure and make again",
+	         sf_system_install(&r->system, false, "libfuse3-dev", "fuse3-devel", package,
+	                           sizeof(package)));
+	say(r, "libfuse", *SF_LIBFUSE ? OK : BAD,
+	    *SF_LIBFUSE ? SF_LIBFUSE : "built without libfuse", remedy);
+}
+
 static void check_device(struct report *r)
 {
 	int fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
@@ -89,10 +127,10 @@ static void check_device(struct report *r)
 	char found[128];
 
 	snprintf(found, sizeof(found), "/dev/fuse: %s", fd >= 0 ? "opens" : strerror(why));
-	say(r, "device", fd >= 0 ? OK : BAD, found,
-	    why == EACCES
-	            ? "your user may not open it: ask for membership of its group, or root"
-	            : "modprobe fuse; in a container: --device /dev/fuse --cap-add SYS_ADMIN");
+	say(r, "device", need(r, fd >= 0), found,
+	    why == EACCES ? "your user may not open it, which libfuse does before fusermount3 is "
+	                    "asked: sudo chmod 666 /dev/fuse"
+	                  : sf_system_device(&r->system));
 	if (fd >= 0)
 		close(fd);
 }
@@ -101,10 +139,11 @@ static void check_device(struct report *r)
  * Containers open the device to a root who may not mount, and to users for whom fusermount3's
  * setuid bit is void. Source: proc_pid_status(5), capabilities(7): CAP_SYS_ADMIN is bit 21.
  */
-static void check_right(struct report *r, bool root)
+static void check_right(struct report *r)
 {
 	FILE *f = fopen("/proc/self/status", "re");
 	unsigned long long caps = ~0ull;
+	bool root = r->system.root;
 	unsigned no_new = 0;
 	char line[512];
 
@@ -115,13 +154,93 @@ static void check_right(struct report *r, bool root)
 	if (f)
 		fclose(f);
 	bool lacks = !(caps >> 21 & 1), bound = !root && no_new;
-	say(r, "right to mount", lacks || bound ? BAD : OK,
+	say(r, "right to mount", need(r, !lacks && !bound),
 	    lacks   ? "no CAP_SYS_ADMIN"
 	    : bound ? "no_new_privs: fusermount3 gets no rights"
 	    : root  ? "CAP_SYS_ADMIN"
 	            : "fusermount3's",
-	    lacks ? "in a container: --cap-add SYS_ADMIN (and --security-opt apparmor=unconfined)"
-	          : "in a container: allow privilege escalation, or run as root with SYS_ADMIN");
+	    lacks ? sf_system_right(&r->system)
+	          : "let the process gain privileges (docker: no-new-privileges off; Kubernetes: "
+	            "allowPrivilegeEscalation: true; systemd: NoNewPrivileges=no), or mount as "
+	            "root");
+}
+
+static void check_fusermount(struct report *r)
+{
+	char path[PATH_ROOM], found[PATH_ROOM + 64], remedy[3 * PATH_ROOM], package[160];
+	bool root = r->system.root, there = in_path("fusermount3", path);
+	struct stat st;
+
+	if (!there) {
+		snprintf(remedy, sizeof(remedy), "%s%s",
+		         root ? "root mounts without it; others need it: " : "",
+		         sf_system_install(&r->system, false, "fuse3", "fuse3", package,
+		                           sizeof(package)));
+		say(r, "fusermount3", root ? HINT : need(r, false), "not in PATH", remedy);
+		return;
+	}
+	/* a file capability does as well as the bit */
+	bool may = stat(path, &st) == 0 && ((st.st_uid == 0 && st.st_mode & S_ISUID) ||
+	                                    getxattr(path, "security.capability", NULL, 0) > 0);
+	snprintf(found, sizeof(found), may ? "%s" : "%s is not setuid root", path);
+	snprintf(remedy, sizeof(remedy), "%s%schown root %s && %schmod u+s %s, or %s",
+	         root ? "root mounts without it; others need it: " : "", root ? "" : "sudo ", path,
+	         root ? "" : "sudo ", path,
+	         sf_system_install(&r->system, true, "fuse3", "fuse3", package, sizeof(package)));
+	say(r, "fusermount3", may ? OK : root ? HINT : need(r, false), found, remedy);
+}
+
+static bool has_mtab(const struct report *r)
+{
+	return r->system.root || access("/etc/mtab", R_OK) == 0;
+}
+
+/* minbase images have none; root unmounts without fusermount3. */
+static void check_mtab(struct report *r)
+{
+	if (!r->system.root)
+		say(r, "mtab", has_mtab(r) ? OK : BAD,
+		    has_mtab(r) ? "/etc/mtab" : "no /etc/mtab: fusermount3 could not unmount",
+		    "sudo ln -s /proc/self/mounts /etc/mtab");
+}
+
+static void check_allow_other(struct report *r)
+{
+	bool allowed = fuse_conf_allows();
+
+	say(r, "allow_other", r->system.root || allowed ? OK : HINT,
+	    r->system.root ? "root may"
+	    : allowed      ? "allowed in /etc/fuse.conf"
+	                   : "other users cannot read your mounts",
+	    "to let them: echo user_allow_other | sudo tee -a /etc/fuse.conf, and -o allow_other");
+}
+
+static void check_files(struct report *r)
+{
+	struct rlimit files;
+	char found[128];
+
+	getrlimit(RLIMIT_NOFILE, &files);
+	snprintf(found, sizeof(found), "%llu, at most %llu", (unsigned long long)files.rlim_cur,
+	         (unsigned long long)files.rlim_max);
+	say(r, "open files", files.rlim_max >= 1024 ? OK : HINT, found,
+	    "ulimit -n 1024 or more: shards are opened and closed too often below");
+}
+
+static void check_zstd(struct report *r)
+{
+	char remedy[256], package[160];
+	struct sf_unzstd *z;
+	bool zstd = sf_unzstd_new(&z, NULL) >= 0;
+
+	if (zstd)
+		sf_unzstd_free(z);
+	snprintf(remedy, sizeof(remedy),
+	         "compressed items cannot be read: %s, then configure and "
+	         "make again",
+	         sf_system_install(&r->system, false, "libzstd-dev", "libzstd-devel", package,
+	                           sizeof(package)));
+	say(r, "zstd", zstd ? OK : HINT, zstd ? "built in" : "not built in", remedy);
 }
 
 static void check_kernel(struct report *r)
@@ -136,56 +255,60 @@ static void check_kernel(struct report *r)
 	    "Linux 6.9 and later serve shards/ by passthrough (as root)");
 }
 
+/* A mount as the user would make it; what it says goes before all that could be the reason. */
+static void try_mount(struct report *r, struct sf_error *why)
+{
+	char path[PATH_ROOM];
+
+	if (!*SF_LIBFUSE || access("/dev/fuse", F_OK) < 0)
+		return;
+	/* one that cannot be unmounted again would stay */
+	if (!r->system.root && (!in_path("fusermount3", path) || !has_mtab(r)))
+		return;
+	r->tried = true;
+	r->mounts = sf_doctor_mount(SF_DOCTOR_MOUNT_MS, why) >= 0;
+}
+
+static void report_mount(struct report *r, const struct sf_error *why)
+{
+	if (!r->tried)
+		say(r, "a mount", r->bad ? HINT : BAD, "not tried",
+		    "mend what is missing above, and look again");
+	else
+		say(r, "a mount", r->mounts ? OK : BAD,
+		    r->mounts ? "works (tried in a temporary directory)" : why->msg,
+		    r->bad ? "mend what is missing above, and look again"
+		           : sf_system_device(&r->system));
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct doctor_options *o = opt;
 	struct report r = { .json = o->json };
-	bool root = geteuid() == 0;
-	struct rlimit files;
-	struct sf_unzstd *z;
-	char found[128];
+	struct sf_error why = SF_ERROR_INIT;
 	(void)common, (void)argc, (void)argv;
 
+	sf_system_look(&r.system, NULL);
+	try_mount(&r, &why);
 	if (r.json)
 		printf("{\"schema\": 1, \"version\": \"%s\", \"checks\": [", PACKAGE_VERSION);
-	say(&r, "libfuse", *SF_LIBFUSE ? OK : BAD, *SF_LIBFUSE ? SF_LIBFUSE : "not built in",
-	    "built without libfuse: configure found no libfuse3-dev (Fedora: fuse3-devel)");
+	check_system(&r);
+	check_libfuse(&r);
 	check_device(&r);
-	check_right(&r, root);
+	check_right(&r);
 	check_kernel(&r);
-	say(&r, "fusermount3",
-	    in_path("fusermount3") ? OK
-	    : root                 ? HINT
-	                           : BAD,
-	    in_path("fusermount3") ? "found" : "not in PATH",
-	    root ? "root mounts without it; others need the package fuse3"
-	         : "install the package fuse3");
-	say(&r, "allow_other", root || fuse_conf_allows() ? OK : HINT,
-	    root                 ? "root may"
-	    : fuse_conf_allows() ? "allowed in /etc/fuse.conf"
-	                         : "not allowed",
-	    "put the line 'user_allow_other' into /etc/fuse.conf to let other users read your "
-	    "mounts");
-	if (!root)
-		say(&r, "mtab", access("/etc/mtab", R_OK) == 0 ? OK : HINT,
-		    access("/etc/mtab", R_OK) == 0 ? "there" : "no /etc/mtab",
-		    "fusermount3 unmounts nothing without it: ln -s /proc/self/mounts /etc/mtab");
-	getrlimit(RLIMIT_NOFILE, &files);
-	snprintf(found, sizeof(found), "%llu, at most %llu", (unsigned long long)files.rlim_cur,
-	         (unsigned long long)files.rlim_max);
-	say(&r, "open files", files.rlim_max >= 1024 ? OK : HINT, found,
-	    "ulimit -n 1024 or more: shards are opened and closed too often below");
-	bool zstd = sf_unzstd_new(&z, NULL) >= 0;
-	if (zstd)
-		sf_unzstd_free(z);
-	say(&r, "zstd", zstd ? OK : HINT, zstd ? "built in" : "not built in",
-	    "configure found no libzstd: compressed items cannot be read");
-	say(&r, "readahead", root ? OK : HINT,
-	    root ? "set to 1 MiB at mount" : "the kernel's default of 128 KiB",
-	    "root sets it for its own mounts; for yours: echo 1024 > "
-	    "/sys/class/bdi/DEV/read_ahead_kb");
+	check_fusermount(&r);
+	check_mtab(&r);
+	report_mount(&r, &why);
+	check_allow_other(&r);
+	check_files(&r);
+	check_zstd(&r);
+	say(&r, "readahead", r.system.root ? OK : HINT,
+	    r.system.root ? "set to 1 MiB at mount" : "the kernel's default of 128 KiB",
+	    "root sets it for its own mounts; for yours: echo 1024 | sudo tee "
+	    "/sys/class/bdi/$(mountpoint -d MOUNTPOINT)/read_ahead_kb");
 	if (r.json)
-		printf("\n]}\n");
+		printf("\n],\n \"ready\": %s}\n", r.bad ? "false" : "true");
 	else
 		printf(r.bad ? "\nmounting will fail here\n" : "\nready to mount\n");
 	return r.bad ? SF_EXIT_FAILED : SF_EXIT_OK;
@@ -194,7 +317,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_doctor = {
 	.name = "doctor",
 	.usage = "[--json]",
-	.about = "what this machine lacks to mount, each with its remedy",
+	.about = "whether this machine can mount (one is tried), and how to mend what is missing",
 	.example = "shardfuse doctor",
 	.options = options,
 	.min_args = 0,

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "tests/lib/sf_test.h"
-#include "fuse/ask.h"
+#include "tool/ask.h"
 
 static void say(const void *arg, int to)
 {

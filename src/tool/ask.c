@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "fuse/ask.h"
+#include "tool/ask.h"
 
 static int64_t now_ms(void)
 {

@@ -1,6 +1,6 @@
 /* Questions whose answer may never come, asked by a child. */
-#ifndef SF_FUSE_ASK_H
-#define SF_FUSE_ASK_H
+#ifndef SF_TOOL_ASK_H
+#define SF_TOOL_ASK_H
 
 #include <stdbool.h>
 #include <stddef.h>
