@@ -53,6 +53,7 @@ TESTS_UNIT = \
 	%D%/unit/test_torch_item \
 	%D%/unit/test_tree \
 	%D%/unit/test_tree_cache \
+	%D%/unit/test_value_class \
 	%D%/unit/test_value_json \
 	%D%/unit/test_values \
 	%D%/unit/test_vfile \

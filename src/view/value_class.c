@@ -159,6 +159,46 @@ static void put_tensor(struct sf_vj *j, const struct sf_torch_tensor *t)
 	sf_buf_str(j->out, "]}}");
 }
 
+/* A tensor on the meta device: (dtype, size, stride, requires_grad), no bytes. 0: not that. */
+static int put_meta_tensor(struct sf_vj *j, const struct sf_pv *v)
+{
+	const struct sf_pv *dtype = arg(v, 0), *size = arg(v, 1);
+
+	if (!is(v->call.callable, "torch._utils", "_rebuild_meta_tensor_no_storage") || !dtype ||
+	    dtype->kind != SF_PV_GLOBAL || !sf_pv_is_str(dtype->global.module, "torch") ||
+	    !is_dtype(dtype->global.name))
+		return 0;
+	if (size && size->kind == SF_PV_CALL && is(size->call.callable, "torch", "Size"))
+		size = arg(size, 0);
+	if (!is_seq(size))
+		return 0;
+	sf_buf_str(j->out, "{\"$tensor\": {\"dtype\": ");
+	sf_vj_str(j, dtype->global.name->str.at, dtype->global.name->str.len);
+	sf_buf_str(j->out, ", \"shape\": ");
+	int r = sf_vj_seq(j, size);
+	sf_buf_str(j->out, "}}");
+	return r < 0 ? r : 1;
+}
+
+/*
+ * A subclass of str without attributes (torch's TorchVersion): cls.__new__(cls, text), by protocols
+ * 0 and 1 copyreg._reconstructor(cls, str, text). Its text.
+ */
+static const struct sf_pv *str_subclass(const struct sf_pv *v)
+{
+	if (v->call.state || v->call.items || v->call.appends || v->call.kwargs)
+		return NULL;
+	if (v->kind == SF_PV_OBJECT && nargs(v) == 1 && arg(v, 0)->kind == SF_PV_STR)
+		return arg(v, 0);
+	if (v->kind == SF_PV_CALL && nargs(v) == 3 &&
+	    (is(v->call.callable, "copyreg", "_reconstructor") ||
+	     is(v->call.callable, "copy_reg", "_reconstructor")) &&
+	    (is(arg(v, 1), "builtins", "str") || is(arg(v, 1), "builtins", "unicode")) &&
+	    arg(v, 2)->kind == SF_PV_STR)
+		return arg(v, 2);
+	return NULL;
+}
+
 /* "cuda:0" of torch.device("cuda", 0). */
 static int put_device(struct sf_vj *j, const struct sf_pv *type, const struct sf_pv *index)
 {
@@ -232,6 +272,8 @@ static int known_call(struct sf_vj *j, const struct sf_pv *v)
 	r = sf_vj_numpy(j, v);
 	if (r == 0)
 		r = put_bytes(j, v);
+	if (r == 0)
+		r = put_meta_tensor(j, v);
 	if (r != 0)
 		return r;
 	if (!f || f->kind != SF_PV_GLOBAL)
@@ -316,6 +358,7 @@ static int put_instance(struct sf_vj *j, const struct sf_pv *v)
 
 int sf_vj_class(struct sf_vj *j, const struct sf_pv *v)
 {
+	const struct sf_pv *text;
 	int r;
 
 	switch (v->kind) {
@@ -328,8 +371,13 @@ int sf_vj_class(struct sf_vj *j, const struct sf_pv *v)
 		r = known_call(j, v);
 		if (r != 0)
 			return r < 0 ? r : 0;
-		return put_instance(j, v);
+		break;
 	default:
-		return put_instance(j, v);
+		break;
 	}
+	text = str_subclass(v);
+	if (!text)
+		return put_instance(j, v);
+	sf_vj_str(j, text->str.at, text->str.len);
+	return 0;
 }

@@ -12,7 +12,8 @@
 #include "view/view.h"
 
 #define EXACT_INT (INT64_C(1) << 53) /* what every JSON reader keeps exactly */
-#define DECIMAL_BYTES 1024           /* longer integers are written in hex: decimal costs n^2 */
+#define LONG_MAX_BYTES 65536         /* of an integer: 157,826 digits. They cost n^2 */
+#define DIVISIONS_PER_NODE 256       /* so that they count against the budget of nodes */
 
 static bool is_surrogate(const uint8_t *p, size_t left)
 {
@@ -88,17 +89,49 @@ void sf_vj_uint(struct sf_vj *j, uint64_t i)
 		sf_buf_printf(j->out, "{\"$int\": \"%" PRIu64 "\"}", i);
 }
 
-/* Two's complement, little-endian, any length. */
+/* The decimal digits of @word[0 … n), which is used up; nine at a time from the lowest. */
+static int put_decimal(struct sf_vj *j, uint32_t *word, size_t n)
+{
+	SF_FREE uint32_t *nine = sf_alloc_array(n * 32 / 29 + 1, sizeof(*nine));
+	size_t k = 0;
+
+	if (!nine)
+		return -ENOMEM;
+	while (n > 0 && word[n - 1] == 0)
+		n--;
+	while (n > 0) {
+		uint64_t rest = 0;
+		for (size_t i = n; i-- > 0;) {
+			rest = rest << 32 | word[i];
+			word[i] = (uint32_t)(rest / 1000000000);
+			rest %= 1000000000;
+		}
+		nine[k++] = (uint32_t)rest;
+		while (n > 0 && word[n - 1] == 0)
+			n--;
+	}
+	sf_buf_printf(j->out, "%" PRIu32, k ? nine[--k] : 0);
+	while (k > 0)
+		sf_buf_printf(j->out, "%09" PRIu32, nine[--k]);
+	return 0;
+}
+
+/* Two's complement, little-endian. */
 static int put_long(struct sf_vj *j, const char *at, size_t len)
 {
 	bool negative = len > 0 && (at[len - 1] & 0x80);
-	size_t nwords = len / 4 + 1, ndigits = 0;
-	SF_FREE uint32_t *word = calloc(nwords, sizeof(*word));
-	SF_FREE char *digits = malloc(nwords * 10 + 1);
+	size_t nwords = len / 4 + 1;
+	SF_FREE uint32_t *word = NULL;
 	unsigned carry = 1;
 
-	if (!word || !digits)
+	if (len > LONG_MAX_BYTES)
+		return sf_fail(j->err, -E2BIG,
+		               "an integer of %zu bytes as decimal digits, the limit is %u", len,
+		               LONG_MAX_BYTES);
+	word = calloc(nwords, sizeof(*word));
+	if (!word)
 		return -ENOMEM;
+	j->nodes += (uint32_t)(nwords * nwords / 2 / DIVISIONS_PER_NODE);
 	for (size_t i = 0; i < len; i++) { /* magnitude */
 		unsigned byte = (uint8_t)at[i];
 		if (negative) {
@@ -108,30 +141,9 @@ static int put_long(struct sf_vj *j, const char *at, size_t len)
 		word[i / 4] |= (byte & 0xff) << 8 * (i % 4);
 	}
 	sf_buf_printf(j->out, "{\"$int\": \"%s", negative ? "-" : "");
-	if (len > DECIMAL_BYTES) {
-		sf_buf_str(j->out, "0x");
-		while (nwords > 1 && word[nwords - 1] == 0)
-			nwords--;
-		sf_buf_printf(j->out, "%" PRIx32, word[nwords - 1]);
-		while (--nwords > 0)
-			sf_buf_printf(j->out, "%08" PRIx32, word[nwords - 1]);
-	} else {
-		while (nwords > 0) { /* digits from the lowest, ten at most per word */
-			uint64_t rest = 0;
-			for (size_t i = nwords; i-- > 0;) {
-				rest = rest << 32 | word[i];
-				word[i] = (uint32_t)(rest / 10);
-				rest %= 10;
-			}
-			digits[ndigits++] = (char)('0' + rest);
-			while (nwords > 0 && word[nwords - 1] == 0)
-				nwords--;
-		}
-		while (ndigits > 0)
-			sf_buf_byte(j->out, (uint8_t)digits[--ndigits]);
-	}
+	int r = put_decimal(j, word, nwords);
 	sf_buf_str(j->out, "\"}");
-	return 0;
+	return r;
 }
 
 void sf_vj_base64(struct sf_vj *j, const char *s, size_t len)
