@@ -122,6 +122,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/hf_config.c \
 	%D%/view/hf_names.c \
 	%D%/view/key_match.c \
+	%D%/view/key_index.c \
 	%D%/view/key_near.c \
 	%D%/view/object.c \
 	%D%/view/pt_embed.c \

@@ -23,6 +23,7 @@ TESTS_UNIT = \
 	%D%/unit/test_item_cache \
 	%D%/unit/test_json \
 	%D%/unit/test_library \
+	%D%/unit/test_key_index \
 	%D%/unit/test_key_match \
 	%D%/unit/test_key_near \
 	%D%/unit/test_key_slice \
@@ -52,6 +53,7 @@ TESTS_UNIT = \
 	%D%/unit/test_thread_pool \
 	%D%/unit/test_torch_item \
 	%D%/unit/test_tree \
+	%D%/unit/test_tree_hf \
 	%D%/unit/test_tree_cache \
 	%D%/unit/test_value_class \
 	%D%/unit/test_value_json \

@@ -10,6 +10,7 @@
 #include "cli/out_list.h"
 #include "cli/terminal.h"
 #include "tool/copy_out.h"
+#include "view/key_index.h"
 #include "view/key_near.h"
 
 struct get_options {
@@ -37,25 +38,22 @@ struct chosen {
 static int choose(const struct sf_catalog *c, int nkeys, char **keys, struct chosen *ret,
                   struct sf_error *err)
 {
+	SF_CLEANUP(sf_key_index_release) struct sf_key_index ix = { 0 };
 	SF_FREE bool *seen = calloc(c->n + 1, sizeof(*seen));
+	SF_FREE uint32_t *match = sf_alloc_array(c->n, sizeof(*match));
 
 	ret->at = sf_alloc_array(c->n, sizeof(*ret->at));
-	if (!seen || !ret->at)
+	if (!seen || !match || !ret->at || sf_key_index_init(&ix, c) < 0)
 		return sf_fail(err, -ENOMEM, "%u keys", c->n);
 	for (int k = 0; k < nkeys; k++) {
-		/* the name itself first: names may hold glob characters */
-		uint32_t same = sf_catalog_find(c, keys[k], strlen(keys[k]));
-		bool any = same != SF_NONE;
-		for (uint32_t i = 0; i < c->n; i++) {
-			if (i != same && !sf_key_match(keys[k], c->entry[i].name, c->entry[i].len))
-				continue;
-			any = true;
-			if (!seen[i])
-				ret->at[ret->n++] = i;
-			seen[i] = true;
-		}
-		if (!any)
+		uint32_t n = sf_key_index_match(&ix, keys[k], match);
+		if (!n)
 			return sf_catalog_no_key(c, keys[k], strlen(keys[k]), err);
+		for (uint32_t i = 0; i < n; i++) {
+			if (!seen[match[i]])
+				ret->at[ret->n++] = match[i];
+			seen[match[i]] = true;
+		}
 	}
 	return 0;
 }

@@ -63,7 +63,7 @@ uint32_t sf_catalog_find(const struct sf_catalog *c, const char *name, size_t le
 int sf_catalog_find_cut(const struct sf_catalog *c, const char *name, size_t len, uint32_t *ret);
 
 /* Does KEY (design section 2: component prefix, or fnmatch with * ? [; '.' and '/' both separate)
- * match this name? */
+ * match this name? One of separators alone is that name and nothing else. */
 bool sf_key_match(const char *pattern, const char *name, size_t len);
 
 #endif

@@ -41,6 +41,8 @@ bool sf_key_match(const char *pattern, const char *name, size_t len)
 {
 	size_t n = strlen(pattern);
 
+	if (strspn(pattern, "./") == n) /* nothing that could be below: a name and no more */
+		return n == len && memcmp(pattern, name, n) == 0;
 	if (n == len && same_text(pattern, name, n))
 		return true; /* a name may hold glob characters: it matches itself */
 	if (strpbrk(pattern, "*?["))

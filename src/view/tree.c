@@ -50,10 +50,8 @@ static int make(struct sf_tree *t, struct sf_error *err)
 			t->bytes = UINT64_MAX;
 	}
 	r = make_hf(t, err);
-	if (r >= 0) {
-		t->hf_size = calloc((size_t)sf_hf_nfiles(t) + 1, sizeof(*t->hf_size));
-		r = t->hf_size ? 0 : sf_fail(err, -ENOMEM, "no memory for hf/");
-	}
+	if (r >= 0)
+		r = sf_hf_make(t, err);
 	if (r >= 0)
 		r = sf_shards_make(t, err);
 	if (r >= 0)
@@ -87,6 +85,7 @@ void sf_tree_free(struct sf_tree *t)
 	if (!t)
 		return;
 	sf_tree_cache_free(t);
+	sf_map_release(&t->hf_names);
 	sf_hf_free(t->hf);
 	free(t->entry_size);
 	free(t->hf_size);

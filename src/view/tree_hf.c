@@ -1,5 +1,7 @@
 #include "config.h"
 
+#include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "view/tree_priv.h"
@@ -48,18 +50,35 @@ const char *sf_hf_node_name(const struct sf_tree *t, sf_node n)
 	}
 }
 
-int sf_hf_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret)
+static int same_file(void *arg, uint32_t value, const char *name, size_t len)
+{
+	const struct sf_tree *t = arg;
+	const char *s = sf_hf_node_name(t, sf_hf_node(t, value));
+
+	return strlen(s) == len && memcmp(s, name, len) == 0;
+}
+
+int sf_hf_make(struct sf_tree *t, struct sf_error *err)
 {
 	uint32_t n = sf_hf_nfiles(t);
+	int failed = sf_map_reserve(&t->hf_names, n);
 
-	for (uint32_t i = 0; i < n; i++) {
+	for (uint32_t i = 0; i < n && !failed; i++) {
 		const char *s = sf_hf_node_name(t, sf_hf_node(t, i));
-		if (strlen(s) == len && memcmp(s, name, len) == 0) {
-			*ret = sf_hf_node(t, i);
-			return 0;
-		}
+		sf_map_add(&t->hf_names, s, strlen(s), i, same_file, t, &failed);
 	}
-	return -ENOENT;
+	t->hf_size = failed ? NULL : calloc((size_t)n + 1, sizeof(*t->hf_size));
+	return t->hf_size ? 0 : sf_fail(err, -ENOMEM, "no memory for hf/");
+}
+
+int sf_hf_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret)
+{
+	uint32_t i = sf_map_get(&t->hf_names, name, len, same_file, (void *)t);
+
+	if (i == SF_MAP_NONE)
+		return -ENOENT;
+	*ret = sf_hf_node(t, i);
+	return 0;
 }
 
 int sf_hf_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg)

@@ -84,7 +84,8 @@ struct sf_tree {
 	struct sf_arena arena;
 	const struct sf_catalog *c;
 	struct sf_reader *r;
-	struct sf_hf *hf; /* NULL: there is no hf/ */
+	struct sf_hf *hf;       /* NULL: there is no hf/ */
+	struct sf_map hf_names; /* its files' names -> sf_hf_number */
 	struct sf_root_entry *root;
 	uint32_t nroot;
 	uint32_t *all;         /* all[i] is i: selections of one entry, and of all */
@@ -112,6 +113,7 @@ int sf_root_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void
 enum sf_node_type sf_root_type(const struct sf_root_entry *e);
 
 /* tree_hf.c: also .shardfuse/, whose four files are fixed */
+int sf_hf_make(struct sf_tree *t, struct sf_error *err); /* once t->hf is there */
 int sf_hf_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret);
 int sf_hf_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg);
 const char *sf_hf_node_name(const struct sf_tree *t, sf_node n);

@@ -51,6 +51,19 @@ START_TEST(a_name_with_glob_characters_matches_itself)
 }
 END_TEST
 
+START_TEST(separators_alone_are_a_name)
+{
+	ck_assert(match("//", "//"));
+	ck_assert(!match("//", ".."));
+	ck_assert(!match("..", "//"));
+	ck_assert(!match("//", "/"));
+	ck_assert(!match("//", "//x"));
+	ck_assert(match(".", "."));
+	ck_assert(!match("/", "/a"));
+	ck_assert(match("//a", "/.a")); /* these have something to separate */
+}
+END_TEST
+
 START_TEST(names_that_hold_nul_are_compared_whole)
 {
 	ck_assert(sf_key_match("a*", "a\0b", 3));
@@ -103,6 +116,7 @@ int main(void)
 	tcase_add_test(t, a_key_and_all_below_it_at_a_component_boundary);
 	tcase_add_test(t, globs_are_fnmatch_over_the_whole_name);
 	tcase_add_test(t, a_name_with_glob_characters_matches_itself);
+	tcase_add_test(t, separators_alone_are_a_name);
 	tcase_add_test(t, names_that_hold_nul_are_compared_whole);
 	tcase_add_test(t, prefixes_agree_with_splitting);
 	suite_add_tcase(s, t);

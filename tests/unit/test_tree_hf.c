@@ -1,0 +1,46 @@
+#include "config.h"
+
+#include "view/tree_priv.h"
+#include "view_world.h"
+
+/* Names in hf/ are found by their hash: a directory of 10^5 files is looked up 10^5 times. */
+START_TEST(every_file_of_hf_is_found_by_its_name)
+{
+	const uint64_t one = 1;
+	struct sf_tree *t;
+	struct vw w;
+	char name[64];
+	sf_node node;
+
+	vw_init(&w);
+	for (int i = 0; i < 500; i++) {
+		snprintf(name, sizeof(name), "model.layers.%d.w", i);
+		vw_tensor(&w, name, SF_FLOAT32, 1, &one);
+	}
+	w.opt.max_shard_size = 1; /* a file each */
+	vw_open(&w);
+	vw_ok(sf_tree_new(w.cat, w.reader, &t, &err));
+	ck_assert_ptr_nonnull(t->hf);
+	ck_assert_uint_ge(sf_hf_nfiles(t), 501); /* and the index */
+	ck_assert_uint_eq(t->hf_names.n, sf_hf_nfiles(t));
+	for (uint32_t i = 0; i < sf_hf_nfiles(t); i++) {
+		const char *s = sf_hf_node_name(t, sf_hf_node(t, i));
+		ck_assert_int_eq(sf_hf_lookup(t, s, strlen(s), &node), 0);
+		ck_assert_uint_eq(sf_hf_number(t, node), i);
+		ck_assert_int_eq(sf_hf_lookup(t, s, strlen(s) - 1, &node), -ENOENT);
+	}
+	ck_assert_int_eq(sf_hf_lookup(t, "", 0, &node), -ENOENT);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("tree_hf");
+	TCase *tc = tcase_create("tree_hf");
+
+	tcase_add_test(tc, every_file_of_hf_is_found_by_its_name);
+	suite_add_tcase(s, tc);
+	return sf_test_main(s);
+}
