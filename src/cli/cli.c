@@ -10,6 +10,7 @@
 #include "base/path.h"
 #include "cli/cli.h"
 #include "cli/complete.h"
+#include "tool/progress.h"
 #include "view/view_wanted.h"
 
 static const struct sf_cmd *const verbs[] = {
@@ -21,7 +22,9 @@ int sf_cli_error(int code, const struct sf_error *err)
 {
 	struct sf_buf text = { .limit = 16384 };
 	sf_escape_text(&text, err->msg, strlen(err->msg));
+	sf_terminal_lock();
 	fprintf(stderr, "shardfuse: %s\n", sf_buf_cstr(&text));
+	sf_terminal_unlock();
 	sf_buf_release(&text);
 	return code;
 }

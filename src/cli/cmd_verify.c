@@ -88,7 +88,10 @@ static int found(void *arg, const struct sf_damage_one *d)
 
 static void deep_defect(void *arg, uint32_t entry, const char *code, const char *text)
 {
+	sf_terminal_lock();
 	report(arg, &(struct sf_damage_one){ .entry = entry, .code = code, .text = text });
+	fflush(stdout);
+	sf_terminal_unlock();
 }
 
 /* What the load found: folded, a line per file and cause, then each. */

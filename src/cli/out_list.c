@@ -123,8 +123,11 @@ static void written(void *arg, const struct sf_out_file *f)
 	const struct print *p = arg;
 	if (p->quiet)
 		return;
+	sf_terminal_lock();
 	sf_put_name(stdout, f->path, strlen(f->path));
 	printf("\t%" PRIu64 "\n", f->size);
+	fflush(stdout);
+	sf_terminal_unlock();
 }
 
 int sf_out_write(struct sf_out_list *l, unsigned threads, bool force, struct sf_error *err)
@@ -134,7 +137,10 @@ int sf_out_write(struct sf_out_list *l, unsigned threads, bool force, struct sf_
 	struct print p = { l->s->opt->quiet };
 
 	sf_progress_init(&progress, l->s->opt->quiet);
-	return sf_write_files(l->s, l->file, l->n, &o, written, &p, err);
+	int r = sf_write_files(l->s, l->file, l->n, &o, written, &p, err);
+	if (r >= 0)
+		sf_progress_summary(&progress, "wrote");
+	return r;
 }
 
 void sf_out_release(struct sf_out_list *l)

@@ -33,7 +33,6 @@ static int read_tensor(struct sf_deep *d, uint32_t entry, uint8_t *buf)
 		}
 		d->bytes += len;
 		sf_progress_add(d->progress, len);
-		sf_progress_show(d->progress);
 	}
 	d->tensors++;
 	return 0;
@@ -140,6 +139,7 @@ int sf_verify_deep(struct sf_deep *d, struct sf_error *err)
 
 	if (!buf)
 		return sf_fail(err, -ENOMEM, "a buffer of %d bytes", SLICE);
+	sf_progress_start(d->progress);
 	for (uint32_t i = 0; i < c->n; i++) {
 		const struct sf_entry *e = &c->entry[i];
 		struct sf_error why = SF_ERROR_INIT;

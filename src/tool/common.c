@@ -13,6 +13,7 @@
 #include "base/path.h"
 #include "store/guard.h"
 #include "tool/map_file.h"
+#include "tool/progress.h"
 #include "tool/session.h"
 
 #define FILES_WANTED 65536
@@ -246,6 +247,7 @@ static void write_log(void *arg, enum sf_log_level level, const char *line)
 	if (!f)
 		return; /* nowhere to say so */
 	sf_escape_text(&text, line, strlen(line));
+	sf_terminal_lock();
 	if (o->log_file) {
 		char when[32] = "";
 		time_t now = time(NULL);
@@ -255,6 +257,7 @@ static void write_log(void *arg, enum sf_log_level level, const char *line)
 		fprintf(f, "%s", when);
 	}
 	fprintf(f, "shardfuse: %s: %s\n", names[level], sf_buf_cstr(&text));
+	sf_terminal_unlock();
 	sf_buf_release(&text);
 	if (f != stderr)
 		fclose(f);

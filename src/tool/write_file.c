@@ -44,8 +44,6 @@ struct writing {
 	const char *path;
 	int fd;
 	bool crc;
-	bool shows; /* the caller's thread is the one that shows progress */
-	pthread_t caller;
 	struct parts parts;
 	uint64_t step; /* bytes of a part at most */
 	_Atomic size_t next;
@@ -125,8 +123,6 @@ static void *part_worker(void *arg)
 			fail(w, r, &err);
 		else
 			sf_progress_add(w->progress, w->parts.at[i].len);
-		if (w->shows && pthread_equal(pthread_self(), w->caller))
-			sf_progress_show(w->progress);
 	}
 	return NULL;
 }
@@ -308,8 +304,7 @@ static int write_file(struct sf_session *s, struct sf_out_file *f, const struct 
 	w.fd = open_temp(f->path, &temp, err);
 	if (w.fd < 0)
 		return w.fd;
-	w.caller = pthread_self();
-	w.shows = threads > 1;
+	sf_progress_file(w.progress, f->path);
 	f->size = f->file->size;
 	if (ftruncate(w.fd, (off_t)f->size) < 0)
 		r = sf_fail_errno(&w.err, "'%s'", temp);
@@ -389,8 +384,6 @@ static void *batch_worker(void *arg)
 		pthread_mutex_unlock(&b->m);
 		sf_vfile_unref(f->file);
 		f->file = NULL;
-		if (b->threads == 1 || b->large)
-			sf_progress_show(b->o->progress);
 	}
 	return NULL;
 }
@@ -471,6 +464,7 @@ int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n,
 		release_files(files, n);
 		return r;
 	}
+	sf_progress_start(o->progress);
 	b.threads = o->threads ? o->threads : cores > 0 ? (unsigned)cores : 1;
 	b.threads = SF_MIN(b.threads, (unsigned)THREADS_MAX);
 	for (; started + 1 < b.threads && started + 1 < n; started++)
@@ -480,9 +474,10 @@ int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n,
 	for (unsigned i = 0; i < started; i++)
 		pthread_join(id[i], NULL);
 	b.large = true;
-	o->progress->total = atomic_load(&o->progress->bytes);
+	uint64_t total = atomic_load(&o->progress->bytes);
 	for (size_t i = 0; i < n; i++)
-		o->progress->total += files[i].file ? files[i].file->size : 0;
+		total += files[i].file ? files[i].file->size : 0;
+	atomic_store(&o->progress->total, total);
 	atomic_store(&b.next, 0);
 	batch_worker(&b);
 	sf_progress_end(o->progress);
