@@ -162,12 +162,17 @@ SF_SOURCES_TOOL = \
 	%D%/tool/ask.c \
 	%D%/tool/common.c \
 	%D%/tool/copy_out.c \
+	%D%/tool/disk_room.c \
+	%D%/tool/interrupt.c \
 	%D%/tool/library.c \
 	%D%/tool/map_file.c \
+	%D%/tool/new_file.c \
 	%D%/tool/options.c \
 	%D%/tool/progress.c \
 	%D%/tool/session.c \
-	%D%/tool/write_file.c
+	%D%/tool/write_check.c \
+	%D%/tool/write_file.c \
+	%D%/tool/write_parts.c
 
 SF_SOURCES_CLI = \
 	%D%/cli/cli.c \
@@ -185,6 +190,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/doctor_mount.c \
 	%D%/cli/doctor_system.c \
 	%D%/cli/expect.c \
+	%D%/cli/export_hf.c \
 	%D%/cli/key_slice.c \
 	%D%/cli/object_line.c \
 	%D%/cli/out_list.c \

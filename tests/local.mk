@@ -15,6 +15,7 @@ TESTS_UNIT = \
 	%D%/unit/test_columns \
 	%D%/unit/test_damage \
 	%D%/unit/test_doctor \
+	%D%/unit/test_disk_room \
 	%D%/unit/test_dtype \
 	%D%/unit/test_dtype_text \
 	%D%/unit/test_error \
@@ -33,6 +34,7 @@ TESTS_UNIT = \
 	%D%/unit/test_map \
 	%D%/unit/test_map_file \
 	%D%/unit/test_near \
+	%D%/unit/test_new_file \
 	%D%/unit/test_npy \
 	%D%/unit/test_object \
 	%D%/unit/test_open_files \
@@ -66,6 +68,8 @@ TESTS_UNIT = \
 	%D%/unit/test_view_pt \
 	%D%/unit/test_view_safetensors \
 	%D%/unit/test_write_file \
+	%D%/unit/test_write_interrupt \
+	%D%/unit/test_write_parts \
 	%D%/unit/test_zip_read \
 	%D%/unit/test_zip_write \
 	%D%/unit/test_zstd
@@ -88,6 +92,9 @@ TESTS_FAULT = \
 
 # the kernel answers in part, or not at once
 %C%_unit_test_source_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2,--wrap=mincore,--wrap=fstatfs
+# a file system without O_TMPFILE
+%C%_unit_test_new_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64
+%C%_unit_test_write_interrupt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64
 
 if HAVE_CHECK
 check_PROGRAMS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
@@ -179,6 +186,6 @@ AM_TESTS_ENVIRONMENT += \
 	UBSAN_OPTIONS=$${UBSAN_OPTIONS:-print_stacktrace=1}; export UBSAN_OPTIONS;
 endif
 
-EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
+EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/lib/no_tmpfile.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
 EXTRA_DIST += %D%/lib/sf_fake_ckpt.h %D%/lib/load.h

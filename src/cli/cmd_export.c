@@ -7,8 +7,11 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "cli/cli.h"
+#include "cli/export_hf.h"
 #include "cli/out_list.h"
 #include "cli/text.h"
+#include "tool/interrupt.h"
+#include "tool/new_file.h"
 #include "view/view_size.h"
 
 enum strategy { ONE_FILE, ONE_FILE_PER_TENSOR, CHUNKS };
@@ -140,19 +143,11 @@ static const char *group_dir(const struct sf_catalog *c, uint32_t group)
 	return strcmp(g->stem, ".") == 0 ? "%2E" : strcmp(g->stem, "..") == 0 ? "%2E%2E" : g->stem;
 }
 
-/* Can a file of this format hold the entry? Objects go into .pt alone. */
 static bool holds(const struct export *x, uint32_t entry)
 {
 	const struct sf_catalog *c = x->s->catalog;
 
-	if (!x->optim && is_optim(c, &c->entry[entry]))
-		return false;
-	if (x->format == SF_OUT_PT)
-		return true;
-	if (c->entry[entry].tensor == SF_NONE)
-		return false;
-	return !(x->format == SF_OUT_NPY ? sf_view_npy_refuses(c, entry)
-	                                 : sf_view_safetensors_refuses(c, entry, true));
+	return (x->optim || !is_optim(c, &c->entry[entry])) && sf_out_holds(c, x->format, entry);
 }
 
 static int plan_per_tensor(struct export *x)
@@ -220,24 +215,24 @@ static int plan_chunks(struct export *x)
 	return r;
 }
 
-static int plan_hf(struct export *x, const struct sf_hf *hf, struct sf_error *err)
+static int plan(struct export *x, struct sf_error *err)
 {
-	int r = 0;
+	int r;
 
-	for (uint32_t i = 0; i < hf->nfiles && r >= 0; i++)
-		r = sf_out_add(&x->list, SF_OUT_HF, &hf->file[i].sel,
-		               sf_cli_text("%s/%s", x->target, hf->file[i].name));
-	if (r >= 0 && hf->index_json)
-		r = sf_out_add_bytes(&x->list, hf->index_json, hf->index_len,
-		                     sf_cli_text("%s/%s", x->target, hf->index_name));
-	for (uint32_t i = 0; i < hf->ncompanions && r >= 0; i++)
-		r = sf_out_add_companion(&x->list, hf, i,
-		                         sf_cli_text("%s/%s", x->target, hf->companion[i].name));
-	return r < 0 && err->msg[0] == 0 ? sf_fail(err, r, "out of memory") : r;
+	if (x->strategy == CHUNKS)
+		r = plan_chunks(x);
+	else if (x->strategy == ONE_FILE_PER_TENSOR || x->format == SF_OUT_NPY)
+		r = plan_per_tensor(x);
+	else
+		r = is_file_target(x) ? plan_file(x) : plan_dir(x);
+	return r < 0 ? sf_fail(err, r, "out of memory") : 0;
 }
 
 static int export(struct export *x, const struct export_options *o, struct sf_error *err)
 {
+	struct sf_write_options w = { .threads = o->jobs, .force = o->force };
+	SF_CLEANUP(sf_hf_export_release) struct sf_hf_export old = { 0 };
+	SF_FREE char *dir = NULL;
 	struct sf_hf *hf = NULL;
 	int r;
 
@@ -247,24 +242,21 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 	if (x->format == SF_OUT_HF) {
 		r = sf_hf_new(x->s->catalog, &hf, err);
 		if (r >= 0)
-			r = plan_hf(x, hf, err);
+			r = sf_hf_export_plan(&old, hf, x->target, &x->list, &w, err);
 	} else {
-		if (x->strategy == CHUNKS)
-			r = plan_chunks(x);
-		else if (x->strategy == ONE_FILE_PER_TENSOR || x->format == SF_OUT_NPY)
-			r = plan_per_tensor(x);
-		else
-			r = is_file_target(x) ? plan_file(x) : plan_dir(x);
-		if (r < 0)
-			sf_fail(err, r, "out of memory");
+		r = plan(x, err);
 	}
 	if (r >= 0 && x->list.n == 0)
 		r = sf_fail(err, -ENOENT, "nothing to export: no key of this selection fits %s",
 		            sf_out_format_names[x->format]);
 	if (r >= 0 && hf && !x->s->view.hf_files_found && !x->s->opt->quiet)
 		fprintf(stderr, "shardfuse: no config.json: add --hf-files DIR\n");
-	if (r >= 0)
-		r = sf_out_write(&x->list, o->jobs, o->force, err);
+	if (r >= 0) {
+		dir = is_file_target(x) ? sf_dir_of(x->target) : strdup(x->target);
+		w.root = dir;
+		r = dir ? sf_out_write(&x->list, &w, err)
+		        : sf_fail(err, -ENOMEM, "'%s'", x->target);
+	}
 	sf_hf_free(hf);
 	return r;
 }
@@ -342,6 +334,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	x.optim = o->optim || (!o->no_optim && x.format == SF_OUT_PT && x.strategy == ONE_FILE &&
 	                       !common->view.model_only);
 
+	sf_interrupt_init();
 	int r = sf_session_open(&s, common, source, &err);
 	if (r >= 0) {
 		r = export(&x, o, &err);

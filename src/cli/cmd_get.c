@@ -12,6 +12,7 @@
 #include "tool/copy_out.h"
 #include "view/key_index.h"
 #include "view/key_near.h"
+#include "tool/interrupt.h"
 
 struct get_options {
 	const char *format, *out;
@@ -125,6 +126,7 @@ static int get(struct sf_session *s, const struct get_options *o, int asked,
 	const struct sf_catalog *c = s->catalog;
 	const char *dir = o->out ? o->out : ".";
 	struct sf_out_list files = { .s = s }, out = { .s = s };
+	struct sf_write_options w = { .force = o->force, .root = dir };
 	int r = 0;
 
 	for (uint32_t i = 0; i < ch->n && r >= 0; i++)
@@ -154,7 +156,7 @@ static int get(struct sf_session *s, const struct get_options *o, int asked,
 	for (size_t i = 0; i < out.n && r >= 0; i++)
 		r = to_stdout(s, &out.file[i], err);
 	if (r >= 0 && files.n)
-		r = sf_out_write(&files, 0, o->force, err);
+		r = sf_out_write(&files, &w, err);
 	sf_out_release(&files);
 	sf_out_release(&out);
 	return r;
@@ -175,6 +177,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		sf_fail(&err, -EINVAL, "--format %s: npy, pt, safetensors, raw or json", o->format);
 		return sf_cli_error(SF_EXIT_USAGE, &err);
 	}
+	sf_interrupt_init();
 	int r = sf_session_open(&s, common, argv[0], &err);
 	if (r >= 0) {
 		r = choose(s.catalog, argc - 1, argv + 1, &ch, &err);

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cli/out_list.h"
 #include "cli/text.h"
+#include "view/view_size.h"
 
 const char *const sf_out_format_names[SF_OUT_NFORMATS] = { "pt",  "safetensors", "npy",
 	                                                   "raw", "json",        "hf" };
@@ -73,6 +74,37 @@ static int reserve(struct sf_out_list *l, uint64_t entries)
 	return 0;
 }
 
+bool sf_out_holds(const struct sf_catalog *c, enum sf_out_format format, uint32_t entry)
+{
+	if (format == SF_OUT_PT || format == SF_OUT_JSON)
+		return true;
+	if (c->entry[entry].tensor == SF_NONE)
+		return false;
+	if (format == SF_OUT_RAW)
+		return true;
+	return !(format == SF_OUT_NPY ? sf_view_npy_refuses(c, entry)
+	                              : sf_view_safetensors_refuses(c, entry, true));
+}
+
+/* Of the tensors that the file holds: for a look at the disk before anything is opened. */
+static uint64_t least_bytes(const struct sf_catalog *c, enum sf_out_format format,
+                            const struct sf_selection *sel)
+{
+	uint64_t sum = 0;
+
+	for (uint32_t i = 0; i < sel->n; i++) {
+		const struct sf_entry *e = &c->entry[sel->entry[i]];
+		if (e->tensor == SF_NONE || !sf_out_holds(c, format, sel->entry[i]))
+			continue;
+		const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
+		bool cast = sel->cast && format != SF_OUT_RAW;
+		uint64_t bytes = cast ? sf_tensor_bytes_as(t, (enum sf_dtype)e->dtype) : t->bytes;
+		if (!sf_add(sum, bytes, &sum))
+			return UINT64_MAX;
+	}
+	return sum;
+}
+
 int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf_selection *sel,
                char *path)
 {
@@ -81,9 +113,12 @@ int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf
 		return -ENOMEM;
 	}
 	l->item[l->n] = (struct sf_out_item){ .format = format, .sel = *sel, .first = l->nentries };
-	l->file[l->n] = (struct sf_out_file){
-		.open = open_item, .arg = l, .which = l->n, .path = path, .crc = format == SF_OUT_PT
-	};
+	l->file[l->n] = (struct sf_out_file){ .open = open_item,
+		                              .arg = l,
+		                              .which = l->n,
+		                              .path = path,
+		                              .least = least_bytes(l->s->catalog, format, sel),
+		                              .crc = format == SF_OUT_PT };
 	memcpy(l->entry + l->nentries, sel->entry, sel->n * sizeof(*sel->entry));
 	l->nentries += sel->n;
 	l->n++;
@@ -130,14 +165,14 @@ static void written(void *arg, const struct sf_out_file *f)
 	sf_terminal_unlock();
 }
 
-int sf_out_write(struct sf_out_list *l, unsigned threads, bool force, struct sf_error *err)
+int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err)
 {
 	struct sf_progress progress;
-	struct sf_write_options o = { .threads = threads, .force = force, .progress = &progress };
 	struct print p = { l->s->opt->quiet };
 
+	o->progress = &progress;
 	sf_progress_init(&progress, l->s->opt->quiet);
-	int r = sf_write_files(l->s, l->file, l->n, &o, written, &p, err);
+	int r = sf_write_files(l->s, l->file, l->n, o, written, &p, err);
 	if (r >= 0)
 		sf_progress_summary(&progress, "wrote");
 	return r;

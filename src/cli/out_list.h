@@ -41,8 +41,10 @@ int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf
 int sf_out_add_bytes(struct sf_out_list *l, const void *bytes, uint64_t len, char *path);
 int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t companion,
                          char *path);
-/* Writes them and prints "PATH<tab>BYTES" a line on stdout unless quiet. */
-int sf_out_write(struct sf_out_list *l, unsigned threads, bool force, struct sf_error *err);
+/* Can a file of this format hold the entry? Objects go into .pt and .json alone. */
+bool sf_out_holds(const struct sf_catalog *c, enum sf_out_format format, uint32_t entry);
+/* Writes them and prints "PATH<tab>BYTES" a line on stdout unless quiet. Sets @o's progress. */
+int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err);
 void sf_out_release(struct sf_out_list *l);
 
 #endif

@@ -337,6 +337,7 @@ def export():
             for fmt in ("pt", "safetensors"):
                 for strategy in ("one_file_per_tensor", "chunks"):
                     top = f"{d}/odd/{fmt}-{strategy}"
+                    os.makedirs(top)
                     expect(f"{fmt} {strategy} of odd groups", run("export", f"{d}/odd-src", f"{top}/t", "--format", fmt, "--strategy", strategy), 0)
                     check(f"{fmt} {strategy}: nothing beside TARGET", os.listdir(top) == ["t"], os.listdir(top))
                     got = {}

@@ -18,6 +18,7 @@ struct open {
 	struct sf_progress progress;
 	char dir[64];
 	unsigned done;
+	char order[64]; /* first letters of the names, as they were done */
 };
 
 static void open_data(struct open *o, const char *which)
@@ -48,8 +49,8 @@ static void close_data(struct open *o)
 
 static void done(void *arg, const struct sf_out_file *f)
 {
-	(void)f;
-	((struct open *)arg)->done++;
+	struct open *o = arg;
+	o->order[o->done++ % sizeof(o->order)] = strrchr(f->path, '/')[1];
 }
 
 /* The virtual file at @path of the tree, to be written as DIR/NAME. */
@@ -63,6 +64,43 @@ static struct sf_out_file out(struct open *o, const char *path, const char *name
 	if (r >= 0)
 		r = sf_tree_open(o->s.tree, node, &f.file, &err);
 	ck_assert_msg(r >= 0, "%s", err.msg);
+	ck_assert_int_gt(asprintf(&f.path, "%s/%s", o->dir, name), 0);
+	return f;
+}
+
+/* A file of @size bytes of ours; those of an odd size cannot be read. */
+struct made {
+	struct sf_vfile f;
+	uint64_t start[2];
+};
+
+static int emit_made(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len,
+                     struct sf_parts *parts, struct sf_error *err)
+{
+	(void)rec;
+	if (f->size % 2)
+		return sf_fail(err, -EBADMSG, "broken");
+	int r = sf_parts_zeros(parts, len);
+	return r < 0 ? sf_fail(err, r, "%d zeros", (int)off) : 0;
+}
+
+static void free_made(struct sf_vfile *f)
+{
+	free(f);
+}
+
+static struct sf_out_file out_made(struct open *o, uint64_t size, const char *name)
+{
+	static const struct sf_vfile_ops ops = { .emit = emit_made, .free = free_made };
+	struct sf_out_file f = { 0 };
+	struct made *m = calloc(1, sizeof(*m));
+
+	sf_vfile_init(&m->f, &ops, o->s.reader);
+	m->start[1] = size;
+	m->f.start = m->start;
+	m->f.nrec = 1;
+	m->f.size = size;
+	f.file = &m->f;
 	ck_assert_int_gt(asprintf(&f.path, "%s/%s", o->dir, name), 0);
 	return f;
 }
@@ -209,6 +247,152 @@ START_TEST(a_failure_leaves_no_temporary_file)
 }
 END_TEST
 
+/* Large ones are written after small ones, by other threads. */
+START_TEST(results_come_in_the_order_that_was_asked)
+{
+	static const char *const names[] = { "e", "a", "d", "c", "b", "f" };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f[6];
+	struct open o;
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	for (unsigned i = 0; i < 6; i++)
+		f[i] = out_made(&o, i % 2 ? 10 : 20 << 20, names[i]);
+	int r = write_all(&o, f, 6, 3, false, &err);
+	ck_assert_msg(r == 0, "%s", err.msg);
+	ck_assert_str_eq(o.order, "eadcbf");
+	close_data(&o);
+}
+END_TEST
+
+/* More than get their names at once. */
+START_TEST(many_files_come_in_order_too)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f[600];
+	struct open o;
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	for (unsigned i = 0; i < 600; i++) {
+		char name[16];
+		snprintf(name, sizeof(name), "%c%u", 'a' + i % 26, i);
+		f[i] = out_made(&o, 10, name);
+	}
+	int r = write_all(&o, f, 600, 3, false, &err);
+	ck_assert_msg(r == 0, "%s", err.msg);
+	ck_assert_uint_eq(o.done, 600);
+	ck_assert_uint_eq(count_names(o.dir, ""), 602);
+	for (unsigned i = 576; i < 600; i++)
+		ck_assert_int_eq(o.order[i % sizeof(o.order)], 'a' + (char)(i % 26));
+	close_data(&o);
+}
+END_TEST
+
+/* _i: the broken one is small, large. */
+START_TEST(of_an_error_no_file_has_a_name)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f[3];
+	struct open o;
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	f[0] = out_made(&o, 10, "a");
+	f[1] = out_made(&o, 20 << 20, "dir/b");
+	f[2] = out_made(&o, _i ? (20 << 20) + 1 : 11, "c");
+	ck_assert_int_eq(write_all(&o, f, 3, 2, false, &err), -EBADMSG);
+	ck_assert_ptr_nonnull(strstr(err.msg, "broken"));
+	ck_assert_uint_eq(count_names(o.dir, ""), 2); /* . and .. */
+	ck_assert_uint_eq(o.done, 0);
+	close_data(&o);
+}
+END_TEST
+
+static void touch(const struct open *o, const char *name)
+{
+	char path[128];
+	snprintf(path, sizeof(path), "%s/%s", o->dir, name);
+	FILE *f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	fclose(f);
+}
+
+/* What goes before and after, and only if all is written. */
+START_TEST(a_set_replaces_what_it_was_told_to)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f[2];
+	struct open o;
+	char first[128], last[128];
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	snprintf(first, sizeof(first), "%s/first", o.dir);
+	snprintf(last, sizeof(last), "%s/last", o.dir);
+	char *before[] = { first, first }, *after[] = { last };
+	struct sf_write_options w = { .threads = 2,
+		                      .force = true,
+		                      .set = true,
+		                      .before = before,
+		                      .nbefore = 2,
+		                      .after = after,
+		                      .nafter = 1,
+		                      .progress = &o.progress };
+	for (int good = 0; good < 2; good++) {
+		touch(&o, "first");
+		touch(&o, "last");
+		f[0] = out_made(&o, 10, "a");
+		f[1] = out_made(&o, good ? 10 : 11, "b");
+		ck_assert_int_eq(sf_write_files(&o.s, f, 2, &w, done, &o, &err),
+		                 good ? 0 : -EBADMSG);
+		ck_assert_uint_eq(count_names(o.dir, "first") + count_names(o.dir, "last"),
+		                  good ? 0 : 2);
+		ck_assert_uint_eq(o.done, good ? 2 : 0);
+		free(f[0].path);
+		free(f[1].path);
+	}
+	close_data(&o);
+}
+END_TEST
+
+START_TEST(one_level_of_directories_is_made_above_the_root)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f;
+	struct open o;
+	char root[128];
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	struct sf_write_options w = { .root = root, .progress = &o.progress };
+	snprintf(root, sizeof(root), "%s/no/root", o.dir);
+	f = out_made(&o, 10, "no/root/a/b");
+	ck_assert_int_eq(sf_write_files(&o.s, &f, 1, &w, done, &o, &err), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(err.msg, "/no'"));
+	ck_assert_uint_eq(count_names(o.dir, ""), 2);
+	free(f.path);
+	snprintf(root, sizeof(root), "%s/root", o.dir);
+	f = out_made(&o, 10, "root/a/b/c");
+	ck_assert_int_eq(sf_write_files(&o.s, &f, 1, &w, done, &o, &err), 0);
+	free(f.path);
+	close_data(&o);
+}
+END_TEST
+
+START_TEST(what_does_not_fit_the_disk_is_not_begun)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f[2];
+	struct open o;
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	f[0] = out_made(&o, 10, "a");
+	f[1] = out_made(&o, 12, "b");
+	f[1].least = UINT64_C(1) << 61;
+	ck_assert_int_eq(write_all(&o, f, 2, 1, false, &err), -ENOSPC);
+	ck_assert_ptr_nonnull(strstr(err.msg, "free"));
+	ck_assert_uint_eq(count_names(o.dir, ""), 2);
+	close_data(&o);
+}
+END_TEST
+
 /* _i: which. Types of all sizes, empty tensors, many small ones; each record's CRC is computed
  * again here. */
 START_TEST(a_pt_carries_the_crc_of_every_record)
@@ -255,6 +439,12 @@ int main(void)
 	tcase_add_test(tc, what_is_there_is_not_replaced_without_force);
 	tcase_add_test(tc, a_name_of_255_bytes_can_be_written);
 	tcase_add_test(tc, a_failure_leaves_no_temporary_file);
+	tcase_add_test(tc, results_come_in_the_order_that_was_asked);
+	tcase_add_test(tc, many_files_come_in_order_too);
+	tcase_add_loop_test(tc, of_an_error_no_file_has_a_name, 0, 2);
+	tcase_add_test(tc, a_set_replaces_what_it_was_told_to);
+	tcase_add_test(tc, one_level_of_directories_is_made_above_the_root);
+	tcase_add_test(tc, what_does_not_fit_the_disk_is_not_begun);
 	tcase_add_loop_test(tc, a_pt_carries_the_crc_of_every_record, 0, 4);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
