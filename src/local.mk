@@ -79,6 +79,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/format_dcp_hf.c \
 	%D%/format/format_dcp_hf_head.c \
 	%D%/format/format_unread.c \
+	%D%/format/run_dir.c \
 	%D%/format/torch_file.c \
 	%D%/format/format_dcp_join.c \
 	%D%/format/format_dcp_lower.c \

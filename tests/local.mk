@@ -48,6 +48,7 @@ TESTS_UNIT = \
 	%D%/unit/test_quote \
 	%D%/unit/test_reader \
 	%D%/unit/test_progress \
+	%D%/unit/test_run_dir \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \
 	%D%/unit/test_source \

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,6 +11,7 @@
 #include "format/format.h"
 #include "format/format_dcp.h"
 #include "format/format_unread.h"
+#include "format/run_dir.h"
 
 static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_dcp_hf };
 
@@ -17,11 +19,18 @@ static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_dc
 #define FILES_MAX (1u << 24)
 
 SF_VEC(objinfos, struct sf_objinfo);
+SF_VEC(names, const char *);
 
 struct listing {
 	struct sf_arena arena;
 	struct objinfos files;
-	size_t others; /* directories, sockets … at the top */
+	struct names others; /* directories, sockets … at the top */
+};
+
+/* What a step of a run is probed with. */
+struct step {
+	struct sf_io *io;
+	const char *name; /* --source-format */
 };
 
 static int add_file(void *arg, const struct sf_objinfo *info)
@@ -29,13 +38,11 @@ static int add_file(void *arg, const struct sf_objinfo *info)
 	struct listing *l = arg;
 	struct sf_objinfo f = *info;
 
-	if (info->size == UINT64_MAX) {
-		l->others++;
-		return 0;
-	}
-	if (l->files.n >= FILES_MAX)
+	if (l->files.n + l->others.n >= FILES_MAX)
 		return -E2BIG;
 	f.name = sf_arena_strdup(&l->arena, info->name, strlen(info->name));
+	if (info->size == UINT64_MAX)
+		return !f.name || names_push(&l->others, f.name) < 0 ? -ENOMEM : 0;
 	if (f.name && f.version.etag)
 		f.version.etag = sf_arena_strdup(&l->arena, f.version.etag, strlen(f.version.etag));
 	return !f.name || (info->version.etag && !f.version.etag) || objinfos_push(&l->files, f) < 0
@@ -146,49 +153,116 @@ static int check_complete(const struct sf_ckpt *ckpt, struct sf_error *err)
 	return 0;
 }
 
-int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, struct sf_ckpt **ret,
-                 struct sf_error *err)
+static int known_name(const char *name, struct sf_error *err)
 {
-	const char *name = opt ? opt->source_format : NULL;
-	static const struct sf_load_options none = { 0 };
-	const struct sf_format *best = NULL;
-	struct sf_ckpt *ckpt = NULL;
-	struct listing l = { 0 };
-	int sure = 0, r;
-	bool known = false;
-
-	if (!opt)
-		opt = &none;
 	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
-		known = known || wanted(formats[i], name) || sf_unread_format(name);
-	if (!known)
-		return sf_fail(err, -EINVAL,
-		               "unknown source format '%s' (dcp or safetensors; megatron, "
-		               "olmo-core and composer where they are DCP; deepspeed, "
-		               "rank-files and torch are not supported by this version)",
-		               name);
-	r = store->ops->list(store, "", 1, add_file, &l, err);
+		if (wanted(formats[i], name) || sf_unread_format(name))
+			return 0;
+	return sf_fail(err, -EINVAL,
+	               "unknown source format '%s' (dcp or safetensors; megatron, olmo-core and "
+	               "composer where they are DCP; deepspeed, rank-files and torch are not "
+	               "supported by this version)",
+	               name);
+}
+
+static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
+{
+	int r = store->ops->list(store, "", 1, add_file, l, err);
+
 	if (r == -E2BIG || r == -ENOMEM)
-		sf_fail(err, r, "'%s': %zu files listed: %s", store->source, l.files.n,
+		sf_fail(err, r, "'%s': %zu files listed: %s", store->source, l->files.n,
 		        r == -E2BIG ? "more than are read from one checkpoint"
 		                    : "no memory for more");
-	if (r >= 0 && l.files.n)
-		qsort(l.files.at, l.files.n, sizeof(*l.files.at), by_name);
-	if (r >= 0 && (!name || strcmp(name, "megatron") == 0))
-		r = refuse_megatron(store, &l, err);
+	if (r >= 0 && l->files.n)
+		qsort(l->files.at, l->files.n, sizeof(*l->files.at), by_name);
+	return r;
+}
+
+static int probe_step(void *arg, const char *path, struct sf_error *err);
+
+/* No checkpoint here, but directories that are called as a run's steps are, or have DCP's metadata?
+ */
+static int check_below(struct sf_store *store, const char *name, struct listing *l,
+                       struct sf_error *err)
+{
+	SF_CLEANUP(names_release) struct names below = { 0 };
+	char path[4200];
+	int r = 0;
+
+	for (size_t i = 0; i < l->others.n && r >= 0; i++) {
+		struct sf_objinfo metadata = { .name = path };
+		snprintf(path, sizeof(path), "%.4096s/.metadata", l->others.at[i]);
+		if ((sf_run_dir_is_step(l->others.at[i]) ||
+		     (l->files.n && bsearch(&metadata, l->files.at, l->files.n,
+		                            sizeof(*l->files.at), by_name))) &&
+		    names_push(&below, l->others.at[i]) < 0)
+			r = sf_fail(err, -ENOMEM, "'%s'", store->source);
+	}
+	return r < 0 || !below.n ? r
+	                         : sf_run_dir_refuse(store->source, below.at, below.n, probe_step,
+	                                             &(struct step){ store->io, name }, err);
+}
+
+/* Lists the store and asks every format. @step: it lies in a run directory, and is none itself. */
+static int look(struct sf_store *store, const char *name, bool step, struct listing *l,
+                const struct sf_format **ret, struct sf_error *err)
+{
+	int sure = 0, r = list(store, l, err);
+
+	*ret = NULL;
 	for (size_t i = 0; i < SF_ARRAY_LEN(formats) && r >= 0; i++) {
 		int p = wanted(formats[i], name)
-		                ? formats[i]->probe(store, l.files.at, l.files.n, err)
+		                ? formats[i]->probe(store, l->files.at, l->files.n, err)
 		                : 0;
 		if (p < 0)
 			r = p;
 		if (p > sure) {
 			sure = p;
-			best = formats[i];
+			*ret = formats[i];
 		}
 	}
-	if (r >= 0 && !best)
-		r = unknown(store, &l, name, err);
+	if (r >= 0 && !*ret && !step)
+		r = check_below(store, name, l, err);
+	if (r >= 0 && (!name || strcmp(name, "megatron") == 0))
+		r = refuse_megatron(store, l, err);
+	return r >= 0 && !*ret ? unknown(store, l, name, err) : r;
+}
+
+static void release(struct listing *l)
+{
+	objinfos_release(&l->files);
+	names_release(&l->others);
+	sf_arena_release(&l->arena);
+}
+
+static int probe_step(void *arg, const char *path, struct sf_error *err)
+{
+	const struct step *s = arg;
+	const struct sf_format *best;
+	struct sf_store *store = NULL;
+	struct listing l = { 0 };
+	int r = sf_store_open(s->io, path, &store, err);
+
+	if (r >= 0)
+		r = look(store, s->name, true, &l, &best, err);
+	release(&l);
+	sf_store_free(store);
+	return r;
+}
+
+int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, struct sf_ckpt **ret,
+                 struct sf_error *err)
+{
+	static const struct sf_load_options none = { 0 };
+	const struct sf_format *best = NULL;
+	struct sf_ckpt *ckpt = NULL;
+	struct listing l = { 0 };
+
+	if (!opt)
+		opt = &none;
+	int r = known_name(opt->source_format, err);
+	if (r >= 0)
+		r = look(store, opt->source_format, false, &l, &best, err);
 	if (r >= 0)
 		r = best->load(store, l.files.at, l.files.n, opt, &ckpt, err);
 	if (r >= 0 && opt->complete)
@@ -196,7 +270,6 @@ int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, stru
 	if (r >= 0)
 		*ret = SF_STEAL(ckpt);
 	sf_ckpt_free(ckpt);
-	objinfos_release(&l.files);
-	sf_arena_release(&l.arena);
+	release(&l);
 	return r;
 }

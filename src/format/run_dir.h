@@ -1,0 +1,27 @@
+/* A run directory: checkpoints of several steps beside each other, as trainers leave them. */
+#ifndef SF_FORMAT_RUN_DIR_H
+#define SF_FORMAT_RUN_DIR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/error.h"
+#include "store/store.h"
+
+/* step100 step-100 checkpoint-100 iter_0000100 global_step100 global_step_100 ep1-ba100 */
+bool sf_run_dir_is_step(const char *name);
+/* Is @a the earlier one of two such names? qsort's kind of answer, of pointers to them. */
+int sf_run_dir_compare(const void *a, const void *b);
+
+/*
+ * sf_run_dir_refuse - SOURCE holds directories that are, or may be, checkpoints: says what to type
+ * instead.
+ *
+ * @probe tells of one directory whether a checkpoint can be loaded from it: 0, or why not. The
+ * newest 64 of @name are asked. @n is not 0. Always fails: -ENOENT with those that are checkpoints,
+ * the path of the newest, and why a newer one is none.
+ */
+int sf_run_dir_refuse(const char *source, const char *const *name, size_t n,
+                      int (*probe)(void *arg, const char *path, struct sf_error *err), void *arg,
+                      struct sf_error *err);
+
+#endif
