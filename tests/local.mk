@@ -96,6 +96,7 @@ TESTS_FAULT = \
 # a file system without O_TMPFILE
 %C%_unit_test_new_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64
 %C%_unit_test_write_interrupt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64
+%C%_unit_test_write_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwritev
 
 if HAVE_CHECK
 check_PROGRAMS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
@@ -106,7 +107,9 @@ LDADD = libsf.la $(CHECK_LIBS)
 
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
 TESTS_FUSE = \
+	%D%/fuse/test_mount_answers \
 	%D%/fuse/test_mount_waits \
+	%D%/unit/test_fs_errno \
 	%D%/unit/test_ask \
 	%D%/unit/test_mount_options \
 	%D%/unit/test_mountpoint \
@@ -122,7 +125,11 @@ TESTS += $(TESTS_FUSE)
 endif
 endif
 fuse_test_libs = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
+%C%_fuse_test_mount_answers_LDADD = $(fuse_test_libs)
+# an interrupt comes at the worst moment
+%C%_fuse_test_mount_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fuse_req_interrupt_func
 %C%_fuse_test_mount_waits_LDADD = $(fuse_test_libs)
+%C%_unit_test_fs_errno_LDADD = $(fuse_test_libs)
 %C%_unit_test_ask_LDADD = $(fuse_test_libs)
 %C%_unit_test_kernel_init_LDADD = $(fuse_test_libs)
 %C%_unit_test_mount_options_LDADD = $(fuse_test_libs)
@@ -189,4 +196,4 @@ endif
 
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/lib/no_tmpfile.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
-EXTRA_DIST += %D%/lib/sf_fake_ckpt.h %D%/lib/load.h
+EXTRA_DIST += %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h

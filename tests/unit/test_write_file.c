@@ -5,12 +5,44 @@
 #include <ftw.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
+#include <stdatomic.h>
 #include "base/arena.h"
 #include "base/mem.h"
 #include "parse/zip_read.h"
 #include "parse/zip_write.h"
 #include "tests/lib/sf_test.h"
 #include "tool/write_file.h"
+
+/* What the kernel answers to a write is ours to say (--wrap in tests/local.mk). */
+static struct {
+	size_t most;                     /* bytes that one takes; 0 all */
+	_Atomic int interrupted, failed; /* so many end with EINTR first; then one with code */
+	int code;
+} kernel;
+
+ssize_t __real_pwritev(int fd, const struct iovec *iov, int n, off_t off);
+ssize_t __wrap_pwritev(int fd, const struct iovec *iov, int n, off_t off);
+ssize_t __wrap_pwritev(int fd, const struct iovec *iov, int n, off_t off)
+{
+	struct iovec part[1024];
+	size_t left = kernel.most;
+	int k = 0;
+
+	if (atomic_fetch_sub(&kernel.interrupted, 1) > 0) {
+		errno = EINTR;
+		return -1;
+	}
+	if (kernel.code && atomic_fetch_add(&kernel.failed, 1) == 1) {
+		errno = kernel.code;
+		return -1;
+	}
+	if (!kernel.most)
+		return __real_pwritev(fd, iov, n, off);
+	for (; k < n && left; left -= part[k++].iov_len)
+		part[k] = (struct iovec){ iov[k].iov_base, SF_MIN(iov[k].iov_len, left) };
+	return __real_pwritev(fd, part, k, off);
+}
 
 struct open {
 	struct sf_common common;
@@ -393,6 +425,53 @@ START_TEST(what_does_not_fit_the_disk_is_not_begun)
 }
 END_TEST
 
+/* A disk that takes a part of what it is given, quotas and signals make such. */
+START_TEST(writes_that_take_a_part_are_gone_on_with)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f[2];
+	struct open o;
+	size_t len;
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	f[0] = out(&o, "checkpoint.safetensors", "whole", false);
+	ck_assert_int_eq(write_all(&o, f, 1, 1, false, &err), 0);
+	SF_FREE uint8_t *whole = slurp(&o, "whole", &len);
+	for (int i = 0; i < 2; i++) {
+		size_t got_len;
+		kernel.most = i ? 333 : 4096;
+		atomic_store(&kernel.interrupted, 3);
+		f[0] = out(&o, "checkpoint.safetensors", i ? "b" : "a", false);
+		int r = write_all(&o, f, 1, 1, false, &err);
+		ck_assert_msg(r == 0, "%s", err.msg);
+		SF_FREE uint8_t *got = slurp(&o, i ? "b" : "a", &got_len);
+		ck_assert_uint_eq(got_len, len);
+		ck_assert(memcmp(got, whole, len) == 0);
+	}
+	close_data(&o);
+}
+END_TEST
+
+/* _i: a shard that is cut under a write from its mapping; a full disk. */
+START_TEST(a_write_that_fails_says_why_and_leaves_nothing)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f;
+	struct open o;
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	kernel.code = _i ? ENOSPC : EFAULT;
+	kernel.most = 5000;
+	f = out(&o, "checkpoint.pt", "c.pt", true);
+	ck_assert_int_eq(write_all(&o, &f, 1, 2, false, &err), _i ? -ENOSPC : -ESTALE);
+	ck_assert_ptr_nonnull(strstr(err.msg, _i ? "c.pt" : "truncated"));
+	ck_assert_uint_eq(o.done, 0);
+	ck_assert_uint_eq(count_names(o.dir, "c.pt"), 0);
+	ck_assert_uint_eq(count_names(o.dir, "shardfuse"), 0);
+	close_data(&o);
+}
+END_TEST
+
 /* _i: which. Types of all sizes, empty tensors, many small ones; each record's CRC is computed
  * again here. */
 START_TEST(a_pt_carries_the_crc_of_every_record)
@@ -445,6 +524,8 @@ int main(void)
 	tcase_add_test(tc, a_set_replaces_what_it_was_told_to);
 	tcase_add_test(tc, one_level_of_directories_is_made_above_the_root);
 	tcase_add_test(tc, what_does_not_fit_the_disk_is_not_begun);
+	tcase_add_test(tc, writes_that_take_a_part_are_gone_on_with);
+	tcase_add_loop_test(tc, a_write_that_fails_says_why_and_leaves_nothing, 0, 2);
 	tcase_add_loop_test(tc, a_pt_carries_the_crc_of_every_record, 0, 4);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
