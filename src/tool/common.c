@@ -190,7 +190,12 @@ static int config_line(struct sf_common *o, char *s, struct sf_error *err)
 	size_t len = strcspn(s, "=");
 	if (len == 6 && memcmp(s, "config", 6) == 0)
 		return sf_fail(err, -EINVAL, "a config file names no other");
-	char *kept = strdup(s); /* values point into it for the program's life */
+	const char **at = realloc(o->kept.at, (o->kept.n + 1) * sizeof(*at));
+	char *kept = at ? strdup(s) : NULL; /* values point into it */
+	if (at)
+		o->kept.at = at;
+	if (kept)
+		at[o->kept.n++] = kept;
 	int r = kept ? sf_options_word(tables, dests, kept, err) : sf_fail(err, -ENOMEM, "'%s'", s);
 	if (r != 0)
 		return r;
@@ -298,6 +303,9 @@ void sf_common_release(struct sf_common *o)
 {
 	if (o->trace_fd >= 0)
 		close(o->trace_fd);
+	for (size_t i = 0; i < o->kept.n; i++)
+		free((void *)(uintptr_t)o->kept.at[i]);
+	free(o->kept.at);
 	free(o->view.key.at);
 	free(o->view.ignore.at);
 	for (size_t i = 0; i < o->view.views.n; i++)

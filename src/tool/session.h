@@ -17,11 +17,12 @@ struct sf_common {
 	bool quiet, complete;
 	const char *log_file;
 	struct sf_view_options view;
-	bool hold_hf;      /* the mount: find the companions by descriptor, it may lie below the
-	                      mountpoint */
-	struct sf_log log; /* set up by sf_common_init: stderr or log_file, level by name */
-	bool guard;        /* sf_guard_install was called: by programs, never by the library */
-	int trace_fd;      /* SF_TRACE's file, or -1 */
+	bool hold_hf;        /* the mount: find the companions by descriptor, it may lie below the
+	                        mountpoint */
+	struct sf_log log;   /* set up by sf_common_init: stderr or log_file, level by name */
+	struct sf_strs kept; /* lines of config files that the options point into; malloc'ed */
+	bool guard;          /* sf_guard_install was called: by programs, never by the library */
+	int trace_fd;        /* SF_TRACE's file, or -1 */
 };
 extern const struct sf_opt sf_common_options[], sf_view_option_table[];
 void sf_common_init(struct sf_common *o);
@@ -44,9 +45,9 @@ struct sf_session {
 	struct sf_tree *tree;
 };
 /*
- * sf_session_store starts the threads and opens SOURCE (whose name is absolute from then on), so a daemon has forked before and changes
- * its directory after; sf_session_load reads the checkpoint. sf_session_open does both. On failure
- * everything is closed and *s is { 0 }. Messages name SOURCE.
+ * sf_session_store starts the threads and opens SOURCE (whose name is absolute from then on), so a
+ * daemon has forked before and changes its directory after; sf_session_load reads the checkpoint.
+ * sf_session_open does both. On failure everything is closed and *s is { 0 }. Messages name SOURCE.
  */
 int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source,
                      struct sf_error *err);
