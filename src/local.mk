@@ -162,6 +162,7 @@ SF_SOURCES_SAVE =
 SF_SOURCES_TOOL = \
 	%D%/tool/ask.c \
 	%D%/tool/common.c \
+	%D%/tool/claims.c \
 	%D%/tool/copy_out.c \
 	%D%/tool/disk_room.c \
 	%D%/tool/interrupt.c \

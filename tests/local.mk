@@ -39,6 +39,7 @@ TESTS_UNIT = \
 	%D%/unit/test_object \
 	%D%/unit/test_open_files \
 	%D%/unit/test_options \
+	%D%/unit/test_out_list \
 	%D%/unit/test_path \
 	%D%/unit/test_pickle_read \
 	%D%/unit/test_pickle_write \

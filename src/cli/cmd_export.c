@@ -228,6 +228,19 @@ static int plan(struct export *x, struct sf_error *err)
 	return r < 0 ? sf_fail(err, r, "out of memory") : 0;
 }
 
+static int nothing(const struct export *x, int r, struct sf_error *err)
+{
+	const struct sf_catalog *c = x->s->catalog;
+
+	if (x->format == SF_OUT_HF)
+		return sf_fail_ctx(err, r, "nothing to export");
+	return sf_fail(err, r, "nothing to export: no key of this selection fits %s%s",
+	               sf_out_format_names[x->format],
+	               !x->optim && c->optim_group >= 0
+	                       ? " (the optimizer is left out: --optim takes it)"
+	                       : "");
+}
+
 static int export(struct export *x, const struct export_options *o, struct sf_error *err)
 {
 	struct sf_write_options w = { .threads = o->jobs, .force = o->force };
@@ -246,9 +259,10 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 	} else {
 		r = plan(x, err);
 	}
-	if (r >= 0 && x->list.n == 0)
-		r = sf_fail(err, -ENOENT, "nothing to export: no key of this selection fits %s",
-		            sf_out_format_names[x->format]);
+	if (r >= 0)
+		r = sf_out_check_any(&x->list, err);
+	if (r == -ENOENT)
+		nothing(x, r, err);
 	if (r >= 0 && hf && !x->s->view.hf_files_found && !x->s->opt->quiet)
 		fprintf(stderr, "shardfuse: no config.json: add --hf-files DIR\n");
 	if (r >= 0) {
@@ -326,6 +340,12 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		}
 		found = strcmp(o->strategy, strategies[i]) == 0;
 		x.strategy = (enum strategy)i;
+	}
+	if (x.format == SF_OUT_NPY && x.strategy == CHUNKS) {
+		sf_fail(&err, -EINVAL,
+		        "--strategy chunks: an .npy file holds one array: one_file_per_tensor, or "
+		        "--format safetensors");
+		return bad_usage(&err);
 	}
 	if (o->optim && o->no_optim) {
 		sf_fail(&err, -EINVAL, "--optim and --no-optim");

@@ -153,6 +153,8 @@ static int get(struct sf_session *s, const struct get_options *o, int asked,
 		sf_fail(err, r, "%u files", ch->n);
 	if (r >= 0 && o->out && out.n > 1 && asked != SF_OUT_JSON)
 		r = sf_fail(err, -EINVAL, "-O - takes one key, %u match", ch->n);
+	if (r >= 0)
+		r = sf_out_check_claims(&out, err);
 	for (size_t i = 0; i < out.n && r >= 0; i++)
 		r = to_stdout(s, &out.file[i], err);
 	if (r >= 0 && files.n)

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "cli/out_list.h"
 #include "cli/text.h"
+#include "tool/claims.h"
 #include "view/view_size.h"
 
 const char *const sf_out_format_names[SF_OUT_NFORMATS] = { "pt",  "safetensors", "npy",
@@ -119,7 +120,8 @@ int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf
 		                              .path = path,
 		                              .least = least_bytes(l->s->catalog, format, sel),
 		                              .crc = format == SF_OUT_PT };
-	memcpy(l->entry + l->nentries, sel->entry, sel->n * sizeof(*sel->entry));
+	if (sel->n) /* an empty list may have no memory at all */
+		memcpy(l->entry + l->nentries, sel->entry, sel->n * sizeof(*sel->entry));
 	l->nentries += sel->n;
 	l->n++;
 	return 0;
@@ -149,6 +151,33 @@ int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t
 	return add_item(l, (struct sf_out_item){ .hf = hf, .companion = companion }, path);
 }
 
+static int holds_any(struct sf_out_list *l, size_t i, struct sf_error *err)
+{
+	const struct sf_out_item *it = &l->item[i];
+	struct sf_out_file *f = &l->file[i];
+
+	if (it->bytes || it->hf)
+		return 0;
+	for (uint32_t e = 0; e < it->sel.n; e++)
+		if (sf_out_holds(l->s->catalog, it->format, l->entry[it->first + e]))
+			return 1;
+	if (it->format != SF_OUT_SAFETENSORS)
+		return 0;
+	int r = f->open(f->arg, f, &f->file, err);
+	if (r >= 0)
+		r = sf_vfile_prepare(f->file, err);
+	return r < 0 ? r : sf_view_safetensors_tensors(f->file) > 0;
+}
+
+int sf_out_check_any(struct sf_out_list *l, struct sf_error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < l->n && r == 0; i++)
+		r = holds_any(l, i, err);
+	return r == 0 ? sf_fail(err, -ENOENT, "nothing to export") : r < 0 ? r : 0;
+}
+
 struct print {
 	bool quiet;
 };
@@ -165,14 +194,34 @@ static void written(void *arg, const struct sf_out_file *f)
 	sf_terminal_unlock();
 }
 
+/* A tensor as JSON is looked at piece by piece, and has a limit of its own. */
+int sf_out_check_claims(const struct sf_out_list *l, struct sf_error *err)
+{
+	SF_FREE uint32_t *entry = sf_alloc_array(l->nentries, sizeof(*entry));
+	uint64_t n = 0;
+
+	if (!entry)
+		return sf_fail(err, -ENOMEM, "%" PRIu64 " keys", l->nentries);
+	for (size_t i = 0; i < l->n; i++) {
+		const struct sf_out_item *it = &l->item[i];
+		for (uint32_t k = 0; it->format != SF_OUT_JSON && k < it->sel.n; k++)
+			entry[n++] = l->entry[it->first + k];
+	}
+	return sf_claims_check(l->s, entry, n, err);
+}
+
 int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err)
 {
 	struct sf_progress progress;
 	struct print p = { l->s->opt->quiet };
 
+	int r = sf_out_check_claims(l, err);
+
+	if (r < 0)
+		return r;
 	o->progress = &progress;
 	sf_progress_init(&progress, l->s->opt->quiet);
-	int r = sf_write_files(l->s, l->file, l->n, o, written, &p, err);
+	r = sf_write_files(l->s, l->file, l->n, o, written, &p, err);
 	if (r >= 0)
 		sf_progress_summary(&progress, "wrote");
 	return r;

@@ -43,6 +43,11 @@ int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t
                          char *path);
 /* Can a file of this format hold the entry? Objects go into .pt and .json alone. */
 bool sf_out_holds(const struct sf_catalog *c, enum sf_out_format format, uint32_t entry);
+/* Is there anything in the files? Tensors inside values count in .safetensors files, and are looked
+ * for where nothing else is; then it reads. -ENOENT: nothing. */
+int sf_out_check_any(struct sf_out_list *l, struct sf_error *err);
+/* Are the tensors of the files all there? As sf_claims_check; sf_out_write asks too. */
+int sf_out_check_claims(const struct sf_out_list *l, struct sf_error *err);
 /* Writes them and prints "PATH<tab>BYTES" a line on stdout unless quiet. Sets @o's progress. */
 int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err);
 void sf_out_release(struct sf_out_list *l);

@@ -47,6 +47,9 @@ int sf_view_listed(const struct sf_catalog *c, struct sf_reader *r, uint32_t lis
 int sf_view_bytes(struct sf_reader *r, const void *bytes, uint64_t len, struct sf_vfile **ret,
                   struct sf_error *err); /* copied: small texts (index.json, config.json) */
 
+/* How many tensors a prepared file of sf_view_safetensors holds, those inside values too. */
+uint32_t sf_view_safetensors_tensors(const struct sf_vfile *f);
+
 /* May npy/ (safetensors files) hold this entry? NULL yes, else why not ("safetensors has no
  * complex128"). */
 const char *sf_view_npy_refuses(const struct sf_catalog *c, uint32_t entry);

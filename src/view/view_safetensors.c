@@ -332,6 +332,11 @@ int sf_view_safetensors(const struct sf_catalog *c, struct sf_reader *r,
 	return res;
 }
 
+uint32_t sf_view_safetensors_tensors(const struct sf_vfile *f)
+{
+	return ((const struct st *)f)->n;
+}
+
 int sf_view_safetensors_size(const struct sf_catalog *c, uint32_t entry, uint64_t *ret)
 {
 	const struct sf_selection sel = { .entry = &entry, .n = 1, .cast = true };

@@ -1,4 +1,4 @@
-"""Files that export and get write: whole or not there, whatever happens; nothing left behind."""
+"""Files that export and get write: whole or not there, whatever happens; nothing left behind; nothing made for a claim."""
 import ctypes
 import itertools
 import random
@@ -258,6 +258,29 @@ def progress():
         check("an error finds the line clean", code == 1 and len(lines) == 2 and lines[0].startswith("shardfuse: ") and "float64" in lines[0] and lines[1] == "", lines)
 
 
+# ---- what is refused before anything is made ----
+
+def nothing():
+    with tempfile.TemporaryDirectory() as d:
+        torch.distributed.checkpoint.save({"optimizer": {"state": {"w": {"exp_avg": torch.ones(4)}}}}, checkpoint_id=f"{d}/optim", no_dist=True)
+        torch.distributed.checkpoint.save({"model": {"w": torch.ones(4)}, "step": 5}, checkpoint_id=f"{d}/c", no_dist=True)
+        forms = [["x.safetensors"], ["dir", "--format", "safetensors"], ["dir", "--format", "hf"], ["dir", "--format", "npy"], ["x.pt", "--no-optim"], ["dir", "--format", "pt", "--no-optim"],
+                 *([["dir", "--format", f, "--strategy", s] for f in ("pt", "safetensors") for s in ("one_file_per_tensor", "chunks")])]
+        for f in forms:
+            r = run("export", f"{d}/optim", f"{d}/o/{f[0]}", *f[1:])
+            check(f"export {' '.join(f)} of an optimizer alone", r.returncode == 1 and "nothing to export" in r.stderr, (r.returncode, r.stderr))
+        for f in (["x.safetensors"], ["dir", "--format", "npy"], ["dir", "--format", "hf", "--hf-group", "step"]):
+            r = run("export", f"{d}/c", f"{d}/o/{f[0]}", *f[1:], "--key", "step")
+            check(f"export {' '.join(f)} of a value that is no tensor", r.returncode == 1 and "nothing to export" in r.stderr, (r.returncode, r.stderr))
+        check("and nothing is made", not os.path.exists(f"{d}/o"))
+        expect("the optimizer when asked for", run("export", f"{d}/optim", f"{d}/o.safetensors", "--optim"), 0)
+        check("and it is there", list(safetensors.torch.load_file(f"{d}/o.safetensors").values())[0].tolist() == [1] * 4)
+        expect("tensors inside a value are something", run("export", f"{d}/c", f"{d}/v.pt", "--key", "step"), 0)
+        check("a value alone in a .pt", torch.load(f"{d}/v.pt") == {"step": 5})
+        r = run("export", f"{d}/c", f"{d}/n", "--format", "npy", "--strategy", "chunks")
+        check("npy chunks are refused", r.returncode == 2 and "one array" in r.stderr and not os.path.exists(f"{d}/n"), (r.returncode, r.stderr))
+
+
 def directories():
     with tempfile.TemporaryDirectory() as d:
         torch.distributed.checkpoint.save({"model": {"w": torch.ones(4)}}, checkpoint_id=f"{d}/c", no_dist=True)
@@ -272,8 +295,54 @@ def directories():
         expect("and one level", run("export", f"{d}/c", "new/x.pt", cwd=d), 0)
 
 
+def claims():
+    """Claims of 2^46 to 2^55 bytes, in every form, with room for 64 MiB: refused with the numbers, nothing is made."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (640 << 20, 640 << 20))
+    tmp = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    forms = [["export", "x.pt"], ["export", "x.safetensors"], *(["export", "dir", "--format", f] for f in ("pt", "safetensors", "hf", "npy")),
+             *(["export", "dir", "--format", f, "--strategy", s] for f in ("pt", "safetensors") for s in ("chunks", "one_file_per_tensor")),
+             *(["get", out, "--format", f] for out in ("dir", "-") for f in ("npy", "pt", "safetensors", "raw"))]
+    with tempfile.TemporaryDirectory(dir=tmp) as d:
+        for bits in (46, 49, 52, 55):
+            n = 1 << bits - 2
+            false, wide, none = HandMade(f"{d}/false{bits}"), HandMade(f"{d}/wide{bits}"), HandMade(f"{d}/none{bits}")
+            false.tensor("model.w", (n,), torch.float32, [((0,), (n,), "__0_0.distcp", item_bytes(torch.zeros(1)))], path=("model", "w"))
+            wide.tensor("model.w", (n,), torch.float32, [((0,), (n,), "__0_0.distcp", item_bytes(torch.zeros(1).expand(n)))], path=("model", "w"))  # stride 0: it may be so short
+            none.tensor("model.w", (n,), torch.float32, [((0,), (n,), "__0_0.distcp", None)], path=("model", "w"))
+            for h in (false, wide, none):
+                h.tensor("model.b", (2,), torch.float32, [((0,), (2,), "__0_0.distcp", item_bytes(torch.ones(2)))], path=("model", "b"))
+                h.commit()
+            # the same in a zstd frame: how much it may hold is bounded by its size
+            item = item_bytes(torch.zeros(1))
+            frame = b"\x28\xb5\x2f\xfd\x60" + (len(item) - 256).to_bytes(2, "little") + (len(item) << 3 | 1).to_bytes(3, "little") + item
+            packed = HandMade(f"{d}/packed{bits}")
+            packed.tensor("model.w", (n,), torch.float32, [((0,), (n,), "__0_0.distcp", frame)], path=("model", "w"))
+            for info in packed.storage.values():
+                info.transform_descriptors = ["stream.zstd/1"]
+            packed.tensor("model.b", (2,), torch.float32, [((0,), (2,), "__0_0.distcp", item_bytes(torch.ones(2)))], path=("model", "b"))
+            packed.commit()
+            for f, kind in itertools.product(forms, ("false", "wide", "none", "packed")):
+                to_stdout = f[1] == "-"
+                if kind == "wide" and to_stdout or kind == "packed" and lacks_zstd():
+                    continue  # a stream of 2^46 right bytes
+                out = "-" if to_stdout else f"{d}/out-{f[1]}"
+                args = ["export", f"{d}/{kind}{bits}", out, *f[2:]] if f[0] == "export" else ["get", f"{d}/{kind}{bits}", "model.w", "-O", out, *f[2:]]
+                r = run(*args, preexec_fn=limit, timeout=60)
+                words = {"false": str(1 << bits), "packed": str(1 << bits), "wide": "free", "none": "no stored item"}[kind]
+                check(f"{kind} claim of 2^{bits}, {' '.join(f)}", r.returncode == 1 and words in r.stderr and r.stdout == "", (r.returncode, r.stderr, r.stdout[:40]))
+                if not check(f"{kind} claim of 2^{bits}, {' '.join(f)}: nothing is made", not [x for x in os.listdir(d) if x.startswith(("out", "."))], os.listdir(d)):
+                    return
+        # short items that are right
+        h = HandMade(f"{d}/ok")
+        h.tensor("model.w", (1000, 3), torch.float32, [((0, 0), (1000, 3), "__0_0.distcp", item_bytes(torch.tensor([[1.0, 2.0, 3.0]]).expand(1000, 3)))], path=("model", "w"))
+        h.commit()
+        expect("an item of stride 0 is shorter than its tensor", run("export", f"{d}/ok", f"{d}/ok.safetensors"), 0)
+        check("and right", torch.equal(safetensors.torch.load_file(f"{d}/ok.safetensors")["w"], torch.tensor([[1.0, 2.0, 3.0]]).expand(1000, 3)))
+
+
 need_program()
-for part in (stopped, limits, hf_forms, progress, directories):
+for part in (stopped, limits, hf_forms, progress, nothing, directories, claims):
     with attempt(part.__name__):
         part()
 finish()

@@ -1,0 +1,94 @@
+#include "config.h"
+#include <errno.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include "base/mem.h"
+#include "ckpt/box.h"
+#include "tool/claims.h"
+
+/* The densest zstd block: 3 bytes of header and one that is repeated 128 KiB long. */
+#define ZSTD_RATIO 32768
+
+/* What the load found, which says more than a read of it would. */
+static int known_damage(const struct sf_ckpt *k, const struct sf_tensor *t, struct sf_error *err)
+{
+	const struct sf_key *key = &k->key[t->key];
+
+	for (uint32_t i = 0; i < k->nwarnings; i++) {
+		const struct sf_warning *w = &k->warning[i];
+		if (w->key == t->key && strcmp(w->code, "overlap") != 0)
+			return sf_fail(err, -EBADMSG, "'%.300s': %s", key->name, w->text);
+	}
+	return sf_fail(err, -EBADMSG, "'%.300s' is not whole (shardfuse verify says why)",
+	               key->name);
+}
+
+/* Bytes that an item may stand for at most; UINT64_MAX: its size says nothing. */
+static uint64_t room_of(const struct sf_ckpt *k, const struct sf_chunk *c)
+{
+	const struct sf_place *p = &k->place[c->place];
+	uint64_t size = k->file[p->file].info.size, len = c->len;
+
+	/* a blob holds more than the one tensor, and its length is not always known */
+	if (p->form == SF_ITEM_ST_BLOB)
+		len = size == UINT64_MAX ? size : size - SF_MIN(c->off, size);
+	if (p->transform == SF_TRANSFORM_NONE)
+		return len;
+	if (p->transform != SF_TRANSFORM_ZSTD || !sf_mul(len, ZSTD_RATIO, &len))
+		return UINT64_MAX;
+	return len;
+}
+
+static int check_chunk(struct sf_session *s, uint32_t tensor, uint32_t i, struct sf_error *err)
+{
+	const struct sf_ckpt *k = s->ckpt;
+	const struct sf_tensor *t = &k->tensor[tensor];
+	uint64_t elem = sf_dtype_info(t->dtype)->bytes, one[2];
+	struct sf_error why = SF_ERROR_INIT;
+	struct sf_chunk c;
+	int r = -EBADMSG;
+
+	sf_tensor_chunk(t, i, &c);
+	if (sf_chunk_empty(t, i) || c.place == SF_NONE)
+		return 0;
+	const struct sf_place *p = &k->place[c.place];
+	if (p->transform == SF_TRANSFORM_OTHER) /* no byte of it can be had */
+		return sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * elem, one, elem,
+		                      err);
+	if (c.part_len * elem <= room_of(k, &c))
+		return 0;
+	if (p->form == SF_ITEM_TORCH && p->transform == SF_TRANSFORM_NONE) {
+		r = sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * elem, one, elem, &why);
+		if (r >= 0)
+			return 0;
+	}
+	return sf_fail(err, r,
+	               "'%.300s' claims %" PRIu64 " bytes in chunk %" PRIu32
+	               ", its item in '%.300s' has %" PRIu64 "%s%s",
+	               k->key[t->key].name, c.part_len * elem, i, k->file[p->file].name, c.len,
+	               why.msg[0] ? ": " : "", why.msg);
+}
+
+int sf_claims_check(struct sf_session *s, const uint32_t *entries, size_t n, struct sf_error *err)
+{
+	SF_FREE bool *seen = calloc((size_t)s->ckpt->ntensors + 1, sizeof(*seen));
+	int r = 0;
+
+	if (!seen)
+		return sf_fail(err, -ENOMEM, "%" PRIu32 " tensors", s->ckpt->ntensors);
+	for (size_t e = 0; e < n && r >= 0; e++) {
+		uint32_t tensor = s->catalog->entry[entries[e]].tensor;
+		if (tensor == SF_NONE || seen[tensor])
+			continue;
+		const struct sf_tensor *t = &s->ckpt->tensor[tensor];
+		seen[tensor] = true;
+		/* both flags, and nobody knows which: readers look */
+		if (t->flags & SF_TENSOR_DAMAGED ||
+		    (t->flags & (SF_TENSOR_HOLE | SF_TENSOR_OVERLAP)) == SF_TENSOR_HOLE)
+			r = known_damage(s->ckpt, t, err);
+		for (uint32_t i = 0; i < t->nchunks && r >= 0; i++)
+			r = check_chunk(s, tensor, i, err);
+	}
+	return r;
+}
