@@ -77,12 +77,14 @@ TESTS_UNIT = \
 	%D%/unit/test_zstd
 
 TESTS_FORMAT = \
+	%D%/format/test_dcp_edges \
 	%D%/format/test_dcp_meta \
 	%D%/format/test_format_dcp \
 	%D%/format/test_composite \
 	%D%/format/test_negated \
 	%D%/format/test_roles \
-	%D%/format/test_unread
+	%D%/format/test_unread \
+	%D%/format/test_hf_parts
 
 TESTS_FAULT = \
 	%D%/fault/test_load_faults \

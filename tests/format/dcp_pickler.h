@@ -34,6 +34,9 @@ struct spelling {
 	bool odd;         /* attributes and classes of other libraries */
 	bool by_rank;     /* storage_data rank by rank, else tensor by tensor */
 	bool wide;        /* coordinates past 2^32 */
+	bool padded;      /* numbers past 2^31 with a zero byte that pickle leaves out */
+	bool decoy;       /* before storage_data a dict of such pairs that is another attribute's */
+	size_t bulk;      /* bytes of a path element, and of an attribute that nobody reads */
 	bool shard_package;
 	uint32_t tensors, chunks, dims;
 };
@@ -52,6 +55,7 @@ struct writer {
 	size_t nwords;
 	uint32_t *size_memo;              /* of each chunk's offsets, when shared */
 	uint32_t zero_memo[MAX_DIMS + 1]; /* of an index's offset at the origin, + 1 */
+	uint64_t shift;                   /* of all items' offsets */
 	uint32_t name_memo[MAX_TENSORS], item_name[MAX_TENSORS]; /* item_name: + 1, 0 none */
 };
 
@@ -104,7 +108,7 @@ static uint32_t text(struct writer *w, const char *s)
 	size_t n = strlen(s);
 	uint8_t b[4];
 
-	if (w->how->memo == MEMO_IMPLICIT) {
+	if (w->how->memo == MEMO_IMPLICIT && n < 256) {
 		op(w, 0x8c);
 		sf_buf_byte(&w->out, (uint8_t)n);
 	} else {
@@ -164,12 +168,16 @@ static void number(struct writer *w, uint64_t n)
 		op(w, 'J');
 		sf_put_le32(b, (uint32_t)n);
 		sf_buf_add(&w->out, b, 4);
-	} else {
-		op(w, 0x8a);
-		sf_buf_byte(&w->out, 9);
+	} else { /* as few bytes as keep its sign, as pickle does */
+		unsigned len = 8;
 		sf_put_le64(b, n);
 		b[8] = 0;
-		sf_buf_add(&w->out, b, 9);
+		if (!w->how->padded)
+			while (!b[len] && !(b[len - 1] & 0x80))
+				len--;
+		op(w, 0x8a);
+		sf_buf_byte(&w->out, (uint8_t)(len + 1));
+		sf_buf_add(&w->out, b, len + 1);
 	}
 }
 
@@ -382,7 +390,7 @@ static void storage_item(struct writer *w, const struct truth *x, uint32_t t, ui
 		text(w, file);
 	}
 	known(w, "offset");
-	number(w, item_off(t, c));
+	number(w, item_off(t, c) + w->shift);
 	known(w, "length");
 	number(w, 1000 + t);
 	if (w->how->transforms) {
@@ -398,11 +406,11 @@ static void storage_item(struct writer *w, const struct truth *x, uint32_t t, ui
 	end(w);
 }
 
-static void storage_data(struct writer *w, const struct truth *x)
+static void storage_data(struct writer *w, const struct truth *x, const char *attribute)
 {
 	uint32_t n = 0;
 
-	known(w, "storage_data");
+	known(w, attribute);
 	op(w, '}');
 	memoize(w);
 	for (uint32_t a = 0; a < (w->how->by_rank ? (uint32_t)MAX_CHUNKS : w->how->tensors); a++) {
@@ -423,13 +431,30 @@ static void storage_data(struct writer *w, const struct truth *x)
 	op(w, 'u');
 }
 
-static void write_pickle(struct writer *w, const struct truth *x)
+/* A text whose every place is told by what is there. One at a time. */
+static const char *bulk(const struct spelling *how)
+{
+	static char at[4 << 20];
+	size_t n = 0;
+
+	while (n < how->bulk)
+		n += (size_t)snprintf(at + n, sizeof(at) - n, "%zx.", n);
+	at[how->bulk] = 0;
+	return at;
+}
+
+static inline void write_pickle(struct writer *w, const struct truth *x)
 {
 	op(w, 0x80);
 	sf_buf_byte(&w->out, w->how->memo == MEMO_IMPLICIT ? 4 : 2);
 	begin(w, class_of(w, "Metadata\n"));
+	if (w->how->decoy) {
+		w->shift = 5;
+		storage_data(w, x, "items_of_old");
+		w->shift = 0;
+	}
 	if (w->how->items_first)
-		storage_data(w, x);
+		storage_data(w, x, "storage_data");
 	state_dict_metadata(w, x);
 	known(w, "planner_data");
 	op(w, '}');
@@ -437,14 +462,23 @@ static void write_pickle(struct writer *w, const struct truth *x)
 	op(w, '(');
 	for (uint32_t t = 0; t < w->how->tensors; t++) {
 		text(w, x->t[t].name);
-		text(w, "model");
+		text(w, t || !w->how->bulk ? "model" : bulk(w->how));
 		number(w, t);
 		op(w, 0x86);
 		memoize(w);
 	}
 	op(w, 'u');
+	if (w->how->bulk) {
+		uint8_t len[4];
+		text(w, "nobody_reads");
+		op(w, 'B');
+		sf_put_le32(len, (uint32_t)w->how->bulk);
+		sf_buf_add(&w->out, len, 4);
+		sf_buf_add(&w->out, bulk(w->how), w->how->bulk);
+		memoize(w);
+	}
 	if (!w->how->items_first)
-		storage_data(w, x);
+		storage_data(w, x, "storage_data");
 	if (w->how->odd) {
 		text(w, "mcore_data");
 		begin(w, "megatron.core\nThing\n");
@@ -470,7 +504,8 @@ static void write_pickle(struct writer *w, const struct truth *x)
 	ck_assert_int_eq(sf_buf_check(&w->out), 0);
 }
 
-static void write_truth(const struct spelling *how, const struct truth *x, struct sf_buf *out)
+static inline void write_truth(const struct spelling *how, const struct truth *x,
+                               struct sf_buf *out)
 {
 	uint64_t o[MAX_DIMS], e[MAX_DIMS];
 
@@ -505,14 +540,15 @@ static void write_truth(const struct spelling *how, const struct truth *x, struc
 			              : t % 5          ? " zstd"
 			                               : " (stream.other/1)");
 	for (uint32_t t = 0; t < how->tensors; t++)
-		sf_buf_printf(out, "%s = model #%u\n", x->t[t].name, t);
+		sf_buf_printf(out, "%s = %s #%u\n", x->t[t].name,
+		              t || !how->bulk ? "model" : bulk(how), t);
 	sf_buf_printf(out,
 	              "stray 0 no_paths 0\nstorage_meta 0 modules 0 props %d shard %d olmo %d "
 	              "version -\n",
 	              !how->shard_package, how->shard_package, how->shard_package);
 }
 
-static void make_truth(struct spelling *how, struct truth *x, uint64_t *seed)
+static inline void make_truth(struct spelling *how, struct truth *x, uint64_t *seed)
 {
 	memset(x, 0, sizeof(*x));
 	for (uint32_t t = 0; t < how->tensors; t++) {

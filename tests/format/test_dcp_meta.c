@@ -154,6 +154,52 @@ START_TEST(more_than_a_thousand_chunks_of_one_tensor_come_in_batches)
 }
 END_TEST
 
+/* Chunks and items past 2^32, taken by the short way too. */
+START_TEST(wide_coordinates_read_the_same)
+{
+	struct spelling how = { .memo = MEMO_IMPLICIT,
+		                .frame_every = 65536,
+		                .hints = true,
+		                .by_rank = _i & 1,
+		                .share_sizes = _i & 2,
+		                .refetch_names = _i & 2,
+		                .wide = true,
+		                .tensors = 30,
+		                .chunks = 100,
+		                .dims = 3 };
+	check_spelling(&how, sf_test_seed("wide"), true);
+}
+END_TEST
+
+/* Several windows of the file are looked at; one string and one payload are longer than any. */
+START_TEST(a_file_of_many_windows_reads_the_same)
+{
+	struct spelling how = { .memo = MEMO_IMPLICIT,
+		                .frame_every = 65536,
+		                .hints = true,
+		                .by_rank = true,
+		                .bulk = (3 << 20) + 777,
+		                .tensors = 20,
+		                .chunks = 1200,
+		                .dims = 2 };
+	check_spelling(&how, sf_test_seed("windows"), true);
+}
+END_TEST
+
+/* Pairs of an index and a place in a dict that is not storage_data are nobody's items. */
+START_TEST(a_dict_like_storage_data_is_not_taken_for_it)
+{
+	struct spelling how = { .memo = MEMO_IMPLICIT,
+		                .hints = true,
+		                .decoy = true,
+		                .by_rank = true,
+		                .tensors = 10,
+		                .chunks = 200,
+		                .dims = 2 };
+	check_spelling(&how, sf_test_seed("decoy"), false);
+}
+END_TEST
+
 START_TEST(any_spelling_reads_the_same_from_both_readers)
 {
 	uint64_t seed = sf_test_seed("any spelling");
@@ -179,6 +225,7 @@ START_TEST(any_spelling_reads_the_same_from_both_readers)
 			.odd = sf_test_below(&seed, 3) == 0,
 			.by_rank = sf_test_below(&seed, 2),
 			.wide = sf_test_below(&seed, 4) == 0,
+			.padded = sf_test_below(&seed, 4) == 0,
 			.shard_package = sf_test_below(&seed, 4) == 0,
 			.tensors = 1 + (uint32_t)sf_test_below(&seed, 20),
 			.chunks = 1 + (uint32_t)sf_test_below(&seed, 100),
@@ -318,6 +365,9 @@ int main(void)
 	tcase_add_test(tc, several_shards_of_one_rank_share_a_name);
 	tcase_add_test(tc, protocol_2_without_memo_reads_the_same);
 	tcase_add_test(tc, more_than_a_thousand_chunks_of_one_tensor_come_in_batches);
+	tcase_add_loop_test(tc, wide_coordinates_read_the_same, 0, 4);
+	tcase_add_test(tc, a_file_of_many_windows_reads_the_same);
+	tcase_add_test(tc, a_dict_like_storage_data_is_not_taken_for_it);
 	tcase_add_test(tc, any_spelling_reads_the_same_from_both_readers);
 	tcase_add_test(tc, no_usual_spelling_goes_through_the_opcodes);
 	tcase_add_test(tc, a_cut_file_is_refused_by_both);

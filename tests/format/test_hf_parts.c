@@ -1,0 +1,200 @@
+/* Hugging Face files whose parts are copies of each other, contradict each other, or are not those
+ * the index means. */
+#include "config.h"
+
+#include <errno.h>
+
+#include "base/buf.h"
+#include "base/path.h"
+#include "tests/lib/load.h"
+
+struct part {
+	const char *name, *dtype;
+	unsigned ndim;
+	uint64_t origin, shape[2]; /* the origin's first coordinate; the second is 0 */
+	uint64_t bytes;
+};
+
+/* A safetensors file of @n parts with sharding info; its payload is @fill. @pad: bytes that the
+ * header is made longer by, none of them at its end. */
+static void put_file(struct sf_buf *out, const struct part *p, size_t n, uint8_t fill, size_t pad)
+{
+	struct sf_buf info = { 0 };
+	uint64_t at = 0;
+
+	sf_buf_byte(&info, '{');
+	for (size_t i = 0; i < n; i++)
+		sf_buf_printf(&info, "%s\"%s\": {\"saved_offsets\": [%llu%s]}", i ? ", " : "",
+		              p[i].name, (unsigned long long)p[i].origin,
+		              p[i].ndim > 1 ? ", 0" : "");
+	sf_buf_byte(&info, '}');
+	sf_buf_reset(out);
+	sf_buf_str(out, "????????{\"__metadata__\":{\"DCP_SHARDING_INFO\":");
+	sf_escape_json(out, (const char *)info.at, info.len);
+	sf_buf_byte(out, '}');
+	while (pad--)
+		sf_buf_byte(out, ' ');
+	for (size_t i = 0; i < n; i++) {
+		sf_buf_printf(out, ",\"%s\":{\"dtype\":\"%s\",\"shape\":[%llu", p[i].name,
+		              p[i].dtype, (unsigned long long)p[i].shape[0]);
+		if (p[i].ndim > 1)
+			sf_buf_printf(out, ",%llu", (unsigned long long)p[i].shape[1]);
+		sf_buf_printf(out, "],\"data_offsets\":[%llu,%llu]}", (unsigned long long)at,
+		              (unsigned long long)(at + p[i].bytes));
+		at += p[i].bytes;
+	}
+	sf_buf_byte(out, '}');
+	sf_put_le64(out->at, out->len - 8);
+	memset(sf_buf_extend(out, at), fill, at);
+	ck_assert_int_eq(sf_buf_check(out), 0);
+	sf_buf_release(&info);
+}
+
+static const struct sf_tensor *tensor_of(const struct sf_ckpt *ckpt, const char *name)
+{
+	uint32_t key = sf_ckpt_find(ckpt, name, strlen(name));
+
+	return key == SF_NONE ? NULL : &ckpt->tensor[ckpt->key[key].tensor];
+}
+
+static const char *file_of(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk)
+{
+	return ckpt->file[ckpt->place[t->place[chunk]].file].name;
+}
+
+/* _i: the file that the index gives the tensor to. */
+START_TEST(the_index_says_which_file_has_a_tensor)
+{
+	const struct part w = { "w", "U8", 1, 0, { 4 }, 4 },
+			  v[2] = { { "v1", "U8", 1, 0, { 1 }, 1 }, { "v2", "U8", 1, 0, { 1 }, 1 } };
+	struct sf_buf file[2] = { 0 }, index = { 0 };
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX], want[64];
+
+	for (int i = 0; i < 2; i++)
+		put_file(&file[i], (struct part[2]){ w, v[i] }, 2, (uint8_t)i, 0);
+	snprintf(want, sizeof(want), "model-0000%d-of-00002.safetensors", _i + 1);
+	sf_buf_printf(&index,
+	              "{\"metadata\": {}, \"weight_map\": {\"w\": \"%s\", \"v1\": "
+	              "\"model-00001-of-00002.safetensors\", \"v2\": "
+	              "\"model-00002-of-00002.safetensors\"}}",
+	              want);
+	const struct sf_mem_object files[] = {
+		{ "model.safetensors.index.json", index.at, index.len },
+		{ "model-00001-of-00002.safetensors", file[0].at, file[0].len },
+		{ "model-00002-of-00002.safetensors", file[1].at, file[1].len },
+	};
+	int r = load_mem(files, 3, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	ck_assert_uint_eq(ckpt->ntensors, 3);
+	const struct sf_tensor *t = tensor_of(ckpt, "w");
+	ck_assert_uint_eq(t->nchunks, 1);
+	ck_assert_str_eq(file_of(ckpt, t, 0), want);
+	sf_ckpt_free(ckpt);
+	for (int i = 0; i < 2; i++)
+		sf_buf_release(&file[i]);
+	sf_buf_release(&index);
+}
+END_TEST
+
+/* Four files: parts A, B, B again, A again. */
+START_TEST(a_part_that_was_there_already_is_a_copy)
+{
+	static const uint64_t origin[] = { 0, 4, 4, 0 };
+	struct sf_mem_object files[4];
+	struct sf_buf file[4] = { 0 };
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+	static const char *const names[] = { "shard-00001-model-00001-of-00001.safetensors",
+		                             "shard-00002-model-00001-of-00001.safetensors",
+		                             "shard-00003-model-00001-of-00001.safetensors",
+		                             "shard-00004-model-00001-of-00001.safetensors" };
+
+	for (int i = 0; i < 4; i++) {
+		put_file(&file[i], &(struct part){ "w", "U8", 1, origin[i], { 4 }, 4 }, 1,
+		         (uint8_t)i, 0);
+		files[i] = (struct sf_mem_object){ names[i], file[i].at, file[i].len };
+	}
+	int r = load_mem(files, 4, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	const struct sf_tensor *t = tensor_of(ckpt, "w");
+	ck_assert_uint_eq(t->shape[0], 8);
+	ck_assert_uint_eq(t->nchunks, 2);
+	ck_assert_str_eq(file_of(ckpt, t, 0), names[0]);
+	ck_assert_str_eq(file_of(ckpt, t, 1), names[1]);
+	ck_assert_uint_eq(ckpt->nwarnings, 0);
+	sf_ckpt_free(ckpt);
+	for (int i = 0; i < 4; i++)
+		sf_buf_release(&file[i]);
+}
+END_TEST
+
+/* _i: what differs: dtype of one size, dimensions; 2: nothing. */
+START_TEST(parts_of_different_tensors_are_not_put_together)
+{
+	const struct part first[2] = { { "w", "BF16", 1, 0, { 4 }, 8 },
+		                       { "ok", "U8", 1, 0, { 1 }, 1 } };
+	struct part second = { "w", "BF16", 1, 4, { 4 }, 8 };
+	struct sf_buf file[2] = { 0 };
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	if (_i == 0)
+		second.dtype = "F16";
+	if (_i == 1) {
+		second.ndim = 2;
+		second.shape[1] = 1;
+	}
+	put_file(&file[0], first, 2, 1, 0);
+	put_file(&file[1], &second, 1, 2, 0);
+	const struct sf_mem_object files[] = {
+		{ "shard-00001-model-00001-of-00001.safetensors", file[0].at, file[0].len },
+		{ "shard-00002-model-00001-of-00001.safetensors", file[1].at, file[1].len },
+	};
+	int r = load_mem(files, 2, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	ck_assert_ptr_nonnull(tensor_of(ckpt, "ok"));
+	ck_assert_int_eq(tensor_of(ckpt, "w") != NULL, _i == 2);
+	ck_assert_int_eq(load_warning(ckpt, "malformed-tensor", "'w'") != NULL, _i != 2);
+	sf_ckpt_free(ckpt);
+	for (int i = 0; i < 2; i++)
+		sf_buf_release(&file[i]);
+}
+END_TEST
+
+/* What is read first ends in, at and behind the header. */
+START_TEST(a_header_as_long_as_what_is_read_first_is_read_whole)
+{
+	const struct part w = { "w", "U8", 1, 0, { 3 }, 3 };
+	struct sf_buf file = { 0 };
+	char msg[SF_ERROR_MAX];
+
+	for (size_t end = 65536 - 3; end < 65536 + 4; end++) {
+		struct sf_ckpt *ckpt;
+		put_file(&file, &w, 1, 9, 0);
+		put_file(&file, &w, 1, 9, end - (file.len - 3));
+		ck_assert_uint_eq(file.len, end + 3);
+		ck_assert_uint_eq(file.at[end - 1], '}');
+		const struct sf_mem_object one = { "shard-00001-model-00001-of-00001.safetensors",
+			                           file.at, file.len };
+		int r = load_mem(&one, 1, NULL, &ckpt, msg);
+		ck_assert_msg(r == 0, "%zu: %s", end, msg);
+		ck_assert_uint_eq(tensor_of(ckpt, "w")->off[0], end);
+		sf_ckpt_free(ckpt);
+	}
+	sf_buf_release(&file);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("hf_parts");
+	TCase *t = tcase_create("hf_parts");
+
+	tcase_add_loop_test(t, the_index_says_which_file_has_a_tensor, 0, 2);
+	tcase_add_test(t, a_part_that_was_there_already_is_a_copy);
+	tcase_add_loop_test(t, parts_of_different_tensors_are_not_put_together, 0, 3);
+	tcase_add_test(t, a_header_as_long_as_what_is_read_first_is_read_whole);
+	suite_add_tcase(s, t);
+	return sf_test_main(s);
+}
