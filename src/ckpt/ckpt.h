@@ -88,6 +88,8 @@ struct sf_path_elem {
 	uint32_t is_int; /* a list position, value = the digits */
 };
 
+#define SF_PATH_NESTED 64 /* elements of a path that .pt files nest: a longer one's key stands flat at the root */
+
 /* A key: flat name of a tensor or an object. */
 struct sf_key {
 	const char *name; /* FQN as stored, NUL behind, may hold NULs */

@@ -261,6 +261,26 @@ static int keep_warnings(struct sf_ckpt_builder *b)
 	return w->text ? 0 : -ENOMEM;
 }
 
+/* Nested deeper than .pt files nest: a note, for they look other than the state dict did. */
+static int note_deep(struct sf_ckpt_builder *b)
+{
+	const struct sf_key *first = NULL;
+	uint32_t n = 0;
+
+	for (size_t i = 0; i < b->keys.n; i++)
+		if (b->keys.at[i].npath > SF_PATH_NESTED) {
+			first = first ? first : &b->keys.at[i];
+			n++;
+		}
+	return !n ? 0
+	          : sf_ckpt_builder_warn(b, NULL, "deep-path",
+	                                 "%u %s deeper than %u containers, the first is "
+	                                 "'%.200s': .pt files have them at the root, under "
+	                                 "their full names",
+	                                 n, n == 1 ? "key lies" : "keys lie", SF_PATH_NESTED,
+	                                 first->name);
+}
+
 static uint64_t mix(uint64_t h, uint64_t v)
 {
 	h = (h ^ v) * UINT64_C(0x9e3779b97f4a7c15);
@@ -329,6 +349,8 @@ static int finish_all(struct sf_ckpt_builder *b, struct sf_error *err)
 		r = finish_objects(b);
 	if (r >= 0)
 		r = default_paths(b);
+	if (r >= 0)
+		r = note_deep(b);
 	if (r < 0)
 		return sf_builder_no_memory(err, b);
 

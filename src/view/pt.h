@@ -7,7 +7,6 @@
 #include "base/buf.h"
 #include "view/view.h"
 
-#define SF_PT_DEPTH 64 /* containers a path may open; deeper ones stand flat at the root */
 #define SF_PT_OBJECTS_MAX (1u << 30) /* bytes of emitted objects one file keeps */
 
 /*

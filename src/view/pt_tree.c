@@ -324,7 +324,7 @@ int sf_pt_tree(struct sf_pt *pt, struct sf_error *err)
 			continue;
 		const unsigned strip = strip_of(pt, e);
 		l->flat = sel->flat || sel->names || e->npath <= strip ||
-		          e->npath - strip > SF_PT_DEPTH;
+		          e->npath - strip > SF_PATH_NESTED;
 		l->depth = l->flat ? 1 : (uint8_t)(e->npath - strip);
 	}
 	if (sel->bare)
