@@ -82,6 +82,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/run_dir.c \
 	%D%/format/torch_file.c \
 	%D%/format/format_dcp_join.c \
+	%D%/format/format_dcp_lightning.c \
 	%D%/format/format_dcp_lower.c \
 	%D%/format/format_dcp_merge.c \
 	%D%/format/format_dcp_meta.c \

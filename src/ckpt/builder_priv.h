@@ -46,6 +46,7 @@ struct sf_ckpt_builder {
 	struct sf_group_choices choices;
 	struct sf_map file_names;
 	uint64_t more_warnings; /* not kept */
+	uint32_t nmain;         /* SF_NONE: all keys */
 	bool has_listing;
 	int failed; /* of a function that returns nothing */
 

@@ -79,6 +79,8 @@ struct sf_object {
 	uint32_t key;
 	uint32_t place; /* SF_NONE: no stored item */
 	uint64_t off, len;
+	const char *member; /* the value is what the item's dict has under this str; NULL: all of the item */
+	uint32_t member_len;
 };
 
 /* One element of the path at which a key sits in the nested state dict. */
@@ -147,6 +149,7 @@ struct sf_ckpt {
 	const struct sf_place *place;
 	const struct sf_file *file;
 	const struct sf_warning *warning;
+	uint32_t nmain; /* keys from here on lie beside the checkpoint: in views of their own, not in checkpoint.* */
 	uint32_t nkeys, ntensors, nobjects, ngroups, nplaces, nfiles, nwarnings;
 	uint64_t nchunks;
 	uint8_t version_hash[16];  /* of the source and what identifies this version of it: st_ino, "same checkpoint?" */

@@ -24,6 +24,7 @@ int sf_ckpt_builder_new(const char *format, const char *source, struct sf_ckpt_b
 
 	if (ckpt) {
 		b->ckpt = ckpt;
+		b->nmain = SF_NONE;
 		ckpt->step = -1;
 		ckpt->format = sf_arena_strdup(&ckpt->arena, format, strlen(format));
 		ckpt->source = sf_arena_strdup(&ckpt->arena, source, strlen(source));
@@ -237,6 +238,22 @@ void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint
 	o->place = place;
 	o->off = off;
 	o->len = len;
+}
+
+int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const char *member,
+                               size_t len)
+{
+	struct sf_object *o = &b->objects.at[object];
+
+	assert(object < b->objects.n);
+	o->member = sf_arena_strdup(&b->ckpt->arena, member, len);
+	o->member_len = (uint32_t)len;
+	return o->member ? 0 : -ENOMEM;
+}
+
+void sf_ckpt_builder_beside(struct sf_ckpt_builder *b)
+{
+	b->nmain = (uint32_t)b->keys.n;
 }
 
 /* Paths mostly spell the key itself: their text then needs no memory of its own. */

@@ -37,6 +37,10 @@ uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name,
 uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor, const uint64_t *origin, unsigned ndim, uint32_t hint);
 void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t chunk, uint32_t place, uint64_t off, uint64_t len);
 void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place, uint64_t off, uint64_t len);
+/* Only what the item's dict has under @member. */
+int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const char *member, size_t len);
+/* Keys added from now on lie beside the checkpoint (sf_ckpt.nmain). */
+void sf_ckpt_builder_beside(struct sf_ckpt_builder *b);
 
 /* The planner's path of a key (by name); elements are copied. Without it the path is the name. 1: no such key, ignored. */
 int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len, const struct sf_path_elem *path, size_t n, struct sf_error *err);

@@ -361,6 +361,7 @@ static int finish_all(struct sf_ckpt_builder *b, struct sf_error *err)
 	if (!keys || !ckpt->tensor || !ckpt->object)
 		return sf_builder_no_memory(err, b);
 	ckpt->nkeys = (uint32_t)b->keys.n;
+	ckpt->nmain = SF_MIN(b->nmain, ckpt->nkeys);
 	ckpt->ntensors = (uint32_t)b->tensors.n;
 	ckpt->nobjects = (uint32_t)b->objects.n;
 	r = sf_group_keys(ckpt, keys, b->choices.at, b->choices.n, err);

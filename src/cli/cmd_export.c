@@ -78,7 +78,7 @@ static uint32_t all_entries(struct export *x)
 {
 	const struct sf_catalog *c = x->s->catalog;
 	uint32_t n = 0;
-	for (uint32_t i = 0; i < c->n; i++)
+	for (uint32_t i = 0; i < c->nmain; i++)
 		if (x->optim || !is_optim(c, &c->entry[i]))
 			x->entries[n++] = i;
 	return n;

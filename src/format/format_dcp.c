@@ -11,6 +11,7 @@
 #include "format/format.h"
 #include "format/format_dcp.h"
 #include "format/format_dcp_composite.h"
+#include "format/format_dcp_lightning.h"
 #include "format/format_dcp_lower.h"
 #include "format/format_dcp_meta.h"
 #include "format/format_unread.h"
@@ -225,12 +226,27 @@ static int warn_megatron(struct sf_store *store, const struct sf_objinfo *files,
 		dcp_listed(files, n, "common.pt") ? ", and common.pt is not read" : "");
 }
 
+static void set_facts(struct sf_ckpt_builder *b, const struct sf_store *store,
+                      const struct dcp_meta *m, const struct dcp_found *found,
+                      const struct dcp_lightning *lightning)
+{
+	const char *torch = dcp_writer(&m->facts);
+	int64_t step = dcp_step_of(store->source);
+	char writer[128];
+
+	snprintf(writer, sizeof(writer), "Lightning %s, %s", lightning->version, torch);
+	sf_ckpt_builder_facts(b, *lightning->version ? writer : torch, NULL,
+	                      step >= 0 ? step : lightning->step, dcp_count_ranks(m),
+	                      found->mtime_ns);
+}
+
 static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err)
 {
 	struct dcp_source src = { .store = store, .files = files, .nfiles = n, .dir = "" };
 	struct dcp_meta meta = { 0 };
 	struct sf_ckpt_builder *b = NULL;
+	struct dcp_lightning lightning = { .step = -1 };
 	struct dcp_found found;
 	int r;
 
@@ -249,9 +265,9 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 		if (r >= 0)
 			r = dcp_warn_unread(b, "", &found);
 		if (r >= 0)
-			sf_ckpt_builder_facts(b, dcp_writer(&meta.facts), NULL,
-			                      dcp_step_of(store->source), dcp_count_ranks(&meta),
-			                      found.mtime_ns);
+			r = dcp_lightning(store, files, n, b, &lightning, err);
+		if (r >= 0)
+			set_facts(b, store, &meta, &found, &lightning);
 	} else {
 		r = dcp_load_composite(store, files, n, b, err);
 	}

@@ -126,7 +126,8 @@ static void put_call(struct sf_buf *out, const char *call, const char *dir, cons
 static const struct sf_refusal *refusal(const struct sf_advice *a, uint32_t group)
 {
 	for (uint32_t g = 0; g < a->c->ngroups; g++)
-		if ((group == SF_NONE || g == group) && a->group[g].entry != SF_NONE)
+		if ((group == SF_NONE ? a->group[g].entry < a->c->nmain
+		                      : g == group && a->group[g].entry != SF_NONE))
 			return &a->group[g];
 	return NULL;
 }
@@ -263,7 +264,7 @@ void sf_advice_put_refused(struct sf_buf *out, const struct sf_advice *a, const 
 	sf_buf_printf(
 		out,
 		"%s# -o objects=plain (export: --objects plain) leaves out of .pt what "
-	        "weights_only=True "
+		"weights_only=True "
 		"refuses.\n"
 		"%s# weights_only=False runs what the checkpoint's objects say: only if you trust "
 		"whoever wrote it.\n",

@@ -160,6 +160,7 @@ static int make_entries(struct sf_catalog *c, const uint32_t *chosen, struct sf_
 			                .len = k->len,
 			                .npath = k->npath,
 			                .path = k->path };
+		c->nmain += chosen[i] < c->ckpt->nmain;
 		if (k->tensor != SF_NONE) {
 			e->dtype = casts(c, k) ? (uint8_t)c->opt->dtype
 			                       : c->ckpt->tensor[k->tensor].dtype;

@@ -38,6 +38,7 @@ struct sf_catalog {
 	const struct sf_view_options *opt;
 	const struct sf_entry *entry; /* stored order */
 	uint32_t n, ntensors, nobjects;
+	uint32_t nmain; /* the first of them are the checkpoint itself: what checkpoint.* holds */
 	const uint32_t *by_path;  /* entries sorted by name split at dots, component by component,
 	                             bytes: the state/ tree */
 	const uint32_t *by_group; /* entries grouped, each group in stored order */

@@ -100,6 +100,10 @@ void sf_entry_json_part(struct sf_buf *out, const struct sf_catalog *c, uint32_t
 	if (e->tensor == SF_NONE) {
 		const struct sf_object *o = &c->ckpt->object[e->object];
 		put_item(out, c->ckpt, o->place, o->off, o->len);
+		if (o->member) {
+			sf_buf_str(out, ", \"member\": ");
+			sf_escape_json(out, o->member, o->member_len);
+		}
 		sf_buf_byte(out, '}');
 	} else {
 		const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];

@@ -310,6 +310,24 @@ static int keep_failure(struct batch *b, struct turn *t, int code, struct sf_err
 	return 0;
 }
 
+/* The part of the item's value that is the object's. */
+static int take_member(const struct sf_object *o, struct sf_object_value *v, struct sf_error *err)
+{
+	const struct sf_pv *dict = v->root;
+
+	if (!o->member)
+		return 0;
+	for (size_t i = 0; dict->kind == SF_PV_DICT && i + 1 < dict->seq.n; i += 2) {
+		const struct sf_pv *k = dict->seq.at[i];
+		if (k->kind == SF_PV_STR && k->str.len == o->member_len &&
+		    memcmp(k->str.at, o->member, o->member_len) == 0) {
+			v->root = dict->seq.at[i + 1];
+			return 0;
+		}
+	}
+	return sf_fail(err, -EBADMSG, "its item has no member '%.200s'", o->member);
+}
+
 /*
  * Values are made when it is the object's turn, one object's at a time: a byte of pickle may take a
  * hundred of memory.
@@ -321,6 +339,8 @@ static int parse_turn(struct batch *b, struct turn *t, struct sf_object_value *v
 	struct sf_error why = SF_ERROR_INIT;
 
 	int r = parse_item(&it, v, &why);
+	if (r >= 0)
+		r = take_member(&sf_reader_ckpt(b->r)->object[t->object], v, &why);
 	if (r < 0) {
 		r = keep_failure(b, t, r, &why);
 		if (r < 0 && err)

@@ -22,7 +22,7 @@ static struct sf_selection one(const struct sf_tree *t, uint32_t entry)
 static int make_root(struct sf_tree *t, const struct sf_root_entry *e, struct sf_vfile **ret,
                      struct sf_error *err)
 {
-	const struct sf_selection all = { .entry = t->all, .n = t->c->n };
+	const struct sf_selection all = { .entry = t->all, .n = t->c->nmain };
 	struct sf_selection sel;
 
 	switch ((enum sf_root_what)e->what) {

@@ -59,7 +59,7 @@ static uint8_t *slurp(const char *path, size_t *ret_len)
 /* Calls @each for every case folder of the test data; returns how many. */
 static int each_case(void (*each)(const char *dir))
 {
-	static const char *const folders[] = { "dcp", "dcp-2.14", "dcp-2.6", "composer-0.32" };
+	static const char *const folders[] = { "dcp", "dcp-2.14", "dcp-2.6", "composer-0.32", "lightning-2.6" };
 	char path[4096], dir[8192];
 	int n = 0;
 
