@@ -116,10 +116,12 @@ SF_SOURCES_VIEW = \
 	%D%/view/catalog.c \
 	%D%/view/catalog_group.c \
 	%D%/view/catalog_map.c \
+	%D%/view/ckpt_json.c \
 	%D%/view/counters.c \
 	%D%/view/damage.c \
 	%D%/view/entry_json.c \
 	%D%/view/entry_name.c \
+	%D%/view/facts.c \
 	%D%/view/hf_companions.c \
 	%D%/view/hf_config.c \
 	%D%/view/hf_names.c \
@@ -194,9 +196,12 @@ SF_SOURCES_CLI = \
 	%D%/cli/doctor_system.c \
 	%D%/cli/expect.c \
 	%D%/cli/export_hf.c \
+	%D%/cli/info_key.c \
+	%D%/cli/info_whole.c \
 	%D%/cli/key_slice.c \
 	%D%/cli/object_line.c \
 	%D%/cli/out_list.c \
+	%D%/cli/table.c \
 	%D%/cli/terminal.c \
 	%D%/cli/text.c \
 	%D%/cli/values.c \

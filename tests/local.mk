@@ -24,6 +24,7 @@ TESTS_UNIT = \
 	%D%/unit/test_guard \
 	%D%/unit/test_item_cache \
 	%D%/unit/test_json \
+	%D%/unit/test_facts \
 	%D%/unit/test_library \
 	%D%/unit/test_key_index \
 	%D%/unit/test_key_match \
@@ -56,6 +57,7 @@ TESTS_UNIT = \
 	%D%/unit/test_source \
 	%D%/unit/test_source_file \
 	%D%/unit/test_store_file \
+	%D%/unit/test_table \
 	%D%/unit/test_thread_pool \
 	%D%/unit/test_torch_item \
 	%D%/unit/test_tree \

@@ -177,23 +177,31 @@ int sf_key_choose(const struct sf_catalog *c, const char *text, struct sf_key_ch
                   struct sf_error *err)
 {
 	struct sf_key_choice ch = { .entry = sf_alloc_array(c->n, sizeof(*ch.entry)) };
-	size_t len = strlen(text);
+	size_t len = strlen(text), key_len = len;
+	struct sf_error why = SF_ERROR_INIT;
 	int r = 0;
 
 	if (!ch.entry)
 		return sf_fail(err, -ENOMEM, "%" PRIu32 " keys", c->n);
-	match(c, text, len, &ch);
-	if (!ch.n)
-		r = sf_key_slice_parse(text, &ch.slice, &len, err);
-	if (r > 0) {
-		SF_FREE char *key = strndup(text, len);
+	if (sf_catalog_find(c, text, len) == SF_NONE)
+		r = sf_key_slice_parse(text, &ch.slice, &key_len, &why);
+	/* "w[1:3]" is a glob too, for w1: where there is a w, it is a part of that */
+	if (r <= 0 || sf_catalog_find(c, text, key_len) == SF_NONE)
+		match(c, text, len, &ch);
+	if (ch.n) {
+		ch.slice.n = 0;
+		r = 0;
+	} else if (r < 0) {
+		sf_fail(err, r, "%s", why.msg);
+	} else if (r > 0) {
+		SF_FREE char *key = strndup(text, key_len);
 		if (key)
-			match(c, key, len, &ch);
+			match(c, key, key_len, &ch);
 		else
 			r = sf_fail(err, -ENOMEM, "'%s'", text);
 	}
 	if (r >= 0 && !ch.n)
-		r = sf_catalog_no_key(c, text, len, err);
+		r = sf_catalog_no_key(c, text, key_len, err);
 	if (r < 0) {
 		free(ch.entry);
 		return r;

@@ -47,9 +47,9 @@ struct sf_key_choice {
 	struct sf_key_slice slice;
 };
 /*
- * sf_key_choose - KEY as the verbs take it: the name itself, a name with all below it, or a glob;
- * and where that is none, what is before a slice at its end. So the key "w0" is "w[0]" too, as
- * ever.
+ * sf_key_choose - KEY as the verbs take it: the name itself; a slice of a key that is so named; a
+ * name with all below it, or a glob; a slice of those. So "w[0]" is a part of the key w, and where
+ * there is none the key w0, as ever.
  *
  * -ENOENT: no key matches; -EINVAL: a slice that is none; -ENOMEM.
  */

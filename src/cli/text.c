@@ -42,12 +42,27 @@ const char *sf_human_size(uint64_t bytes, char buf[32])
 	return buf;
 }
 
-void sf_put_shape(FILE *f, const uint64_t *shape, unsigned ndim)
+const char *sf_human_count(uint64_t n, char buf[32])
 {
-	fputc('[', f);
+	static const char *const units[] = { "", " K", " M", " B", " T" };
+	double v = (double)n;
+	size_t u = 0;
+
+	for (; v >= 999.95 && u < 4; u++)
+		v /= 1000;
+	if (u == 0)
+		snprintf(buf, 32, "%" PRIu64, n);
+	else
+		snprintf(buf, 32, v < 9.995 ? "%.2f%s" : "%.1f%s", v, units[u]);
+	return buf;
+}
+
+void sf_shape_text(struct sf_buf *out, const uint64_t *shape, unsigned ndim)
+{
+	sf_buf_byte(out, '[');
 	for (unsigned d = 0; d < ndim; d++)
-		fprintf(f, "%s%" PRIu64, d ? ", " : "", shape[d]);
-	fputc(']', f);
+		sf_buf_printf(out, d ? ", %" PRIu64 : "%" PRIu64, shape[d]);
+	sf_buf_byte(out, ']');
 }
 
 const char *sf_plural(uint64_t n)

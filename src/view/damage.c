@@ -406,6 +406,26 @@ void sf_damage_text(struct sf_buf *out, const struct sf_catalog *c, const struct
 	sf_buf_str(out, d->text ? d->text : "");
 }
 
+void sf_damage_lines(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage_list *l,
+                     const char *indent, uint32_t max)
+{
+	uint32_t n = l->n <= max ? l->n : max - 1;
+
+	for (uint32_t i = 0; i < n; i++) {
+		struct sf_buf text = { 0 };
+		sf_damage_text(&text, c, &l->at[i]);
+		sf_buf_str(out, indent);
+		sf_escape_text(out, sf_buf_cstr(&text), text.len);
+		sf_buf_byte(out, '\n');
+		if (sf_buf_check(&text) < 0)
+			out->failed = sf_buf_check(&text);
+		sf_buf_release(&text);
+	}
+	if (n < l->n)
+		sf_buf_printf(out, "%s%" PRIu32 " more of this kind (shardfuse verify lists all)\n",
+		              indent, l->n - n);
+}
+
 void sf_damage_json(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage *d)
 {
 	struct sf_buf text = { 0 };

@@ -35,6 +35,12 @@ void sf_damage_release(struct sf_damage_list *l);
 /* One of them for people, as it is (names too: escape it for a terminal), no newline:
  * "__2_0.distcp: 300,000,000 of 361,618,391 bytes; 61 tensors incomplete, all in optimizer". */
 void sf_damage_text(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage *d);
+/*
+ * For people and a terminal: each a line behind @indent, escaped; of more than @max the last line
+ * says how many more there are, and where.
+ */
+void sf_damage_lines(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage_list *l,
+                     const char *indent, uint32_t max);
 /* {"code", "file", "size", "needed", "tensors", "objects", "groups", "text"}; no newline. */
 void sf_damage_json(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage *d);
 

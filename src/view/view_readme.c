@@ -131,20 +131,7 @@ static int put_damage(struct readme *d)
 
 	if (l.n)
 		line(d, "Damage");
-	for (uint32_t i = 0; i < l.n && r >= 0; i++) {
-		struct sf_buf text = { 0 };
-		if (l.n > DAMAGE_SHOWN && i + 1 == DAMAGE_SHOWN) {
-			sf_buf_printf(&d->text, INDENT "%" PRIu32 " more: all are in info.json\n",
-			              l.n - i);
-			break;
-		}
-		sf_damage_text(&text, d->c, &l.at[i]);
-		sf_buf_str(&d->text, INDENT);
-		put_escaped(d, sf_buf_cstr(&text), text.len);
-		line(d, "");
-		r = sf_buf_check(&text);
-		sf_buf_release(&text);
-	}
+	sf_damage_lines(&d->text, d->c, &l, INDENT, DAMAGE_SHOWN);
 	for (uint32_t i = 0, n = 0; i < k->nwarnings && n < DAMAGE_SHOWN; i++) {
 		const struct sf_warning *w = &k->warning[i];
 		if (!sf_warning_is_note(w->code))

@@ -81,9 +81,8 @@ def info():
     k = "model.tok_embeddings.weight"
     with attempt("info KEY --json"):
         j = jrun("info", CKPT, k)
-        t = j.get("tensor", j) if "key" not in j else j
-        t = t if "key" in t else j["tensors"][0]
-        check("info KEY", t["key"] == k and t["shape"] == [37, 13] and len(t["shards"]) == 4, t)
+        t = j["keys"][0]
+        check("info KEY", j["schema"] == 1 and len(j["keys"]) == 1 and t["key"] == k and t["shape"] == [37, 13] and len(t["shards"]) == 4, t)
         rows = sorted((s["origin"][0], s["extent"][0]) for s in t["shards"])
         check("info KEY: shard map", rows == [(0, 10), (10, 10), (20, 10), (30, 7)], rows)
         check("info KEY: files", all(os.path.exists(os.path.join(CKPT, s["file"])) for s in t["shards"]), t["shards"])
@@ -119,8 +118,8 @@ def keys():
 
 def info_keys():
     one, many = jrun("info", CKPT, "model.norm.weight"), jrun("info", CKPT, "model.layers.0")
-    check("info KEY --json is the tensor", one["key"] == "model.norm.weight", one)
-    check("of several keys it is one document", {e["key"] for e in many["keys"]} == {k for k in T if k.startswith("model.layers.0.")}, many)
+    check("info KEY --json of one key has the shape of several", one["schema"] == 1 and [e["key"] for e in one["keys"]] == ["model.norm.weight"], one)
+    check("of several keys it is one document", many["schema"] == 1 and {e["key"] for e in many["keys"]} == {k for k in T if k.startswith("model.layers.0.")}, many)
     with tempfile.TemporaryDirectory() as d:
         src = case("dcp/fsdp4")[0]
         shutil.copytree(src, f"{d}/c")

@@ -142,6 +142,8 @@ START_TEST(a_key_comes_before_a_slice)
 	vw_tensor(&w, "m.b1", SF_FLOAT32, 2, shape);
 	vw_tensor(&w, "m.b[1]", SF_FLOAT32, 2, shape);
 	vw_tensor(&w, "m.c[0:2]", SF_FLOAT32, 2, shape);
+	vw_tensor(&w, "m.a1", SF_FLOAT32, 2, shape);
+	vw_tensor(&w, "m.d2", SF_FLOAT32, 2, shape);
 	vw_open(&w);
 	ck_assert_str_eq(chosen(&w, "m.a"), "m.a 0");
 	ck_assert_str_eq(chosen(&w, "m.a[1:2,3]"), "m.a 2");
@@ -149,8 +151,11 @@ START_TEST(a_key_comes_before_a_slice)
 	ck_assert_str_eq(chosen(&w, "m.b1[1]"), "m.b1 1");
 	ck_assert_str_eq(chosen(&w, "m.c[0:2]"), "m.c[0:2] 0");
 	ck_assert_str_eq(chosen(&w, "m.c[0:2][1]"), "m.c[0:2] 1");
-	ck_assert_str_eq(chosen(&w, "m[3]"), "m.a m.b1 m.b[1] m.c[0:2] 1");
-	ck_assert_str_eq(chosen(&w, "x[3]"), "no key matches 'x' (shardfuse keys lists them)");
+	ck_assert_str_eq(chosen(&w, "m.a[1]"), "m.a 1"); /* and not m.a1 */
+	ck_assert_str_eq(chosen(&w, "m.d[1-3]"), "m.d2 0");
+	ck_assert_str_eq(chosen(&w, "m.d[2]"), "m.d2 0"); /* there is no m.d: a glob */
+	ck_assert_str_eq(chosen(&w, "m[3]"), "m.a m.b1 m.b[1] m.c[0:2] m.a1 m.d2 1");
+	ck_assert_int_eq(strncmp(chosen(&w, "x[3]"), "no key matches 'x'", 18), 0);
 	ck_assert_str_eq(chosen(&w, "m.a[::3]"), "'[::3]': a slice has no steps here");
 	vw_close(&w);
 }
