@@ -18,6 +18,21 @@ struct sf_thread_pool {
 	pthread_t thread[];
 };
 
+/* Threads inherit the mask: no window in which one takes a signal meant for the program. */
+int sf_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg)
+{
+	sigset_t all, old;
+	int r;
+
+	sigfillset(&all);
+	sigdelset(&all, SIGBUS);
+	sigdelset(&all, SIGSEGV);
+	pthread_sigmask(SIG_SETMASK, &all, &old);
+	r = pthread_create(ret, NULL, run, arg);
+	pthread_sigmask(SIG_SETMASK, &old, NULL);
+	return -r;
+}
+
 static void *work(void *arg)
 {
 	struct sf_thread_pool *pool = arg;
@@ -46,7 +61,6 @@ static void *work(void *arg)
 int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf_error *err)
 {
 	struct sf_thread_pool *pool;
-	sigset_t all, old;
 	int r = 0;
 
 	if (nthreads == 0)
@@ -61,18 +75,12 @@ int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf
 	pthread_mutex_init(&pool->locked.m, NULL);
 	pthread_cond_init(&pool->locked.wake, NULL);
 
-	/* Threads inherit the mask: no window in which one takes a signal meant for the program. */
-	sigfillset(&all);
-	sigdelset(&all, SIGBUS);
-	sigdelset(&all, SIGSEGV);
-	pthread_sigmask(SIG_SETMASK, &all, &old);
 	for (; pool->nthreads < nthreads && !r; pool->nthreads += !r)
-		r = pthread_create(&pool->thread[pool->nthreads], NULL, work, pool);
-	pthread_sigmask(SIG_SETMASK, &old, NULL);
-	if (r) {
+		r = sf_thread_start(&pool->thread[pool->nthreads], work, pool);
+	if (r < 0) {
 		unsigned got = pool->nthreads;
 		sf_thread_pool_free(pool);
-		errno = r;
+		errno = -r;
 		return sf_fail_errno(err, "thread pool: thread %u of %u", got + 1, nthreads);
 	}
 	*ret = pool;

@@ -1,7 +1,6 @@
 #include "config.h"
 
 #include <limits.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <time.h>
 
@@ -315,7 +314,6 @@ static void *timer(void *arg)
 static int list(struct sf_op *op)
 {
 	struct sf_reader *r = op->r;
-	sigset_t all, old;
 	int e = 0;
 
 	op->deadline_ns =
@@ -323,10 +321,7 @@ static int list(struct sf_op *op)
 	op->why = -ETIMEDOUT;
 	pthread_mutex_lock(&r->locked.m);
 	if (!r->locked.timer_runs) {
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &old);
-		e = pthread_create(&r->timer, NULL, timer, r);
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		e = sf_thread_start(&r->timer, timer, r);
 		r->locked.timer_runs = e == 0;
 	}
 	if (!e) {
@@ -339,7 +334,7 @@ static int list(struct sf_op *op)
 			pthread_cond_signal(&r->locked.timer_wakes);
 	}
 	pthread_mutex_unlock(&r->locked.m);
-	return -e;
+	return e;
 }
 
 void sf_read_submit(struct sf_reader *r, struct sf_read *rd)

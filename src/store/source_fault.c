@@ -1,7 +1,6 @@
 #include "config.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <time.h>
@@ -197,11 +196,7 @@ static void fault_submit(struct sf_source *src, struct sf_io_req *req)
 	req->next = NULL;
 	pthread_mutex_lock(&f->locked.m);
 	if (!f->locked.running) {
-		sigset_t all, old;
-		sigfillset(&all);
-		pthread_sigmask(SIG_SETMASK, &all, &old);
-		r = pthread_create(&f->thread, NULL, hold_back, f);
-		pthread_sigmask(SIG_SETMASK, &old, NULL);
+		r = sf_thread_start(&f->thread, hold_back, f);
 		f->locked.running = r == 0;
 	}
 	if (!r) {
@@ -211,7 +206,7 @@ static void fault_submit(struct sf_source *src, struct sf_io_req *req)
 	}
 	pthread_mutex_unlock(&f->locked.m);
 	if (r)
-		req->done(req, sf_fail(&req->err, -r, "'%s': no thread for a delay", src->name));
+		req->done(req, sf_fail(&req->err, r, "'%s': no thread for a delay", src->name));
 }
 
 static void fault_cancel(struct sf_source *src, struct sf_io_req *req)
