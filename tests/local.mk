@@ -55,6 +55,7 @@ TESTS_UNIT = \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \
 	%D%/unit/test_source \
+	%D%/unit/test_source_wait \
 	%D%/unit/test_source_file \
 	%D%/unit/test_store_file \
 	%D%/unit/test_table \

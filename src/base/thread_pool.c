@@ -1,8 +1,10 @@
 #include "config.h"
 
+#include <errno.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdbool.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
@@ -10,9 +12,11 @@
 struct sf_thread_pool {
 	struct {
 		pthread_mutex_t m;
-		pthread_cond_t wake; /* a task came, or the end */
+		pthread_cond_t wake;  /* a task came, or the end */
+		pthread_cond_t ended; /* the last thread has */
 		struct sf_task *first, **last;
-		bool ending;
+		unsigned live; /* threads that have not ended */
+		bool ending, left;
 	} locked;
 	unsigned nthreads; /* that run: fewer than asked only while the pool is being made */
 	pthread_t thread[];
@@ -33,9 +37,18 @@ int sf_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg)
 	return -r;
 }
 
+static void destroy(struct sf_thread_pool *pool)
+{
+	pthread_cond_destroy(&pool->locked.wake);
+	pthread_cond_destroy(&pool->locked.ended);
+	pthread_mutex_destroy(&pool->locked.m);
+	free(pool);
+}
+
 static void *work(void *arg)
 {
 	struct sf_thread_pool *pool = arg;
+	bool last;
 
 	pthread_setname_np(pthread_self(), "sf-pool");
 	pthread_mutex_lock(&pool->locked.m);
@@ -54,13 +67,20 @@ static void *work(void *arg)
 		task->run(task); /* may free the task: not touched again */
 		pthread_mutex_lock(&pool->locked.m);
 	}
+	last = --pool->locked.live == 0;
+	if (last)
+		pthread_cond_signal(&pool->locked.ended);
+	last = last && pool->locked.left;
 	pthread_mutex_unlock(&pool->locked.m);
+	if (last)
+		destroy(pool);
 	return NULL;
 }
 
 int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf_error *err)
 {
 	struct sf_thread_pool *pool;
+	pthread_condattr_t attr;
 	int r = 0;
 
 	if (nthreads == 0)
@@ -71,14 +91,21 @@ int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf
 	pool->nthreads = 0;
 	pool->locked.first = NULL;
 	pool->locked.last = &pool->locked.first;
-	pool->locked.ending = false;
+	pool->locked.live = nthreads;
+	pool->locked.ending = pool->locked.left = false;
 	pthread_mutex_init(&pool->locked.m, NULL);
 	pthread_cond_init(&pool->locked.wake, NULL);
-
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(&pool->locked.ended, &attr);
+	pthread_condattr_destroy(&attr);
 	for (; pool->nthreads < nthreads && !r; pool->nthreads += !r)
 		r = sf_thread_start(&pool->thread[pool->nthreads], work, pool);
 	if (r < 0) {
 		unsigned got = pool->nthreads;
+		pthread_mutex_lock(&pool->locked.m);
+		pool->locked.live -= nthreads - got;
+		pthread_mutex_unlock(&pool->locked.m);
 		sf_thread_pool_free(pool);
 		errno = -r;
 		return sf_fail_errno(err, "thread pool: thread %u of %u", got + 1, nthreads);
@@ -97,17 +124,47 @@ void sf_thread_pool_submit(struct sf_thread_pool *pool, struct sf_task *task)
 	pthread_mutex_unlock(&pool->locked.m);
 }
 
-void sf_thread_pool_free(struct sf_thread_pool *pool)
+static void end(struct sf_thread_pool *pool)
 {
-	if (!pool)
-		return;
 	pthread_mutex_lock(&pool->locked.m);
 	pool->locked.ending = true;
 	pthread_cond_broadcast(&pool->locked.wake);
 	pthread_mutex_unlock(&pool->locked.m);
+}
+
+void sf_thread_pool_free(struct sf_thread_pool *pool)
+{
+	if (!pool)
+		return;
+	end(pool);
 	for (unsigned i = 0; i < pool->nthreads; i++)
 		pthread_join(pool->thread[i], NULL);
-	pthread_cond_destroy(&pool->locked.wake);
-	pthread_mutex_destroy(&pool->locked.m);
-	free(pool);
+	destroy(pool);
+}
+
+void sf_thread_pool_leave(struct sf_thread_pool *pool, unsigned wait_ms)
+{
+	struct timespec until;
+	bool left;
+
+	if (!pool)
+		return;
+	end(pool);
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_sec += wait_ms / 1000;
+	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
+	if (until.tv_nsec >= 1000000000) {
+		until.tv_nsec -= 1000000000;
+		until.tv_sec++;
+	}
+	pthread_mutex_lock(&pool->locked.m);
+	while (pool->locked.live &&
+	       pthread_cond_timedwait(&pool->locked.ended, &pool->locked.m, &until) != ETIMEDOUT)
+		;
+	left = pool->locked.left = pool->locked.live > 0;
+	for (unsigned i = 0; left && i < pool->nthreads; i++)
+		pthread_detach(pool->thread[i]);
+	pthread_mutex_unlock(&pool->locked.m);
+	if (!left)
+		sf_thread_pool_free(pool);
 }

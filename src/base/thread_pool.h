@@ -21,5 +21,8 @@ int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf
 /* Never fails and never waits: the task is the caller's memory. */
 void sf_thread_pool_submit(struct sf_thread_pool *pool, struct sf_task *task);
 void sf_thread_pool_free(struct sf_thread_pool *pool); /* runs what is queued, then joins; NULL is fine */
+/* The same, but leaves tasks that have not ended within @wait_ms to themselves, whatever they wait for: the
+ * last thread frees the pool. What such tasks touch must outlive them. */
+void sf_thread_pool_leave(struct sf_thread_pool *pool, unsigned wait_ms);
 
 #endif

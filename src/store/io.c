@@ -15,6 +15,7 @@
 #define MEMORY_DEFAULT (UINT64_C(1) << 30)
 #define TIMEOUT_DEFAULT_MS 60000
 #define OPEN_MOST 4096
+#define LEAVE_MS 1000 /* that reads given up get to end in */
 
 /* Half of what the process may open, and half as many that reads under way hold beside them
  * (read_room.c): sockets, targets and the rest of the program want some too. */
@@ -52,8 +53,9 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 
 void sf_io_release(struct sf_io *io)
 {
-	/* work waits on pool, so it ends first */
+	/* work waits on pool, so it ends first. What is left of pool reads for nobody any more,
+	 * with buffers of its own: a server that does not answer shall not keep us. */
 	sf_thread_pool_free(io->work);
-	sf_thread_pool_free(io->pool);
+	sf_thread_pool_leave(io->pool, LEAVE_MS);
 	io->work = io->pool = NULL;
 }

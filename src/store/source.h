@@ -35,7 +35,8 @@ struct sf_source_ops {
 	int (*lend)(struct sf_source *src, uint64_t off, uint64_t len, const void **ret);
 	void (*submit)(struct sf_source *src, struct sf_io_req *req);
 	/* Ask that a submitted request ends soon with -ECANCELED; done is still called (maybe with success),
-	 * but not from within cancel: the caller may hold a lock. A request that is not (or no longer) this source's is ignored. May be NULL. */
+	 * but not from within cancel: the caller may hold a lock. A request that is not (or no longer) this source's is ignored. NULL: a
+	 * request takes as long as it takes. */
 	void (*cancel)(struct sf_source *src, struct sf_io_req *req);
 	/* Still the object that was opened? 0 or -ESTALE with a message. Cheap; called before a reply goes out. */
 	int (*check)(struct sf_source *src, struct sf_error *err);
@@ -60,7 +61,9 @@ int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, 
 int sf_source_lend(struct sf_source *src, uint64_t off, uint64_t len, enum sf_fetch_kind kind, struct sf_lease *ret);
 void sf_lease_release(struct sf_lease *lease);
 void sf_source_submit(struct sf_source *src, struct sf_io_req *req);
-int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len, enum sf_fetch_kind kind, struct sf_error *err); /* submit and wait */
+/* Try, else submit and wait, for io->timeout_ms at most: -ETIMEDOUT then. Of a source that cannot cancel the deadline is
+ * that of each MiB, and a request that gets no answer is left behind: it holds the source and a thread until it ends. */
+int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len, enum sf_fetch_kind kind, struct sf_error *err);
 int sf_source_check(struct sf_source *src, struct sf_error *err);
 /* A whole small object in memory (≤ @limit, else -E2BIG); *ret is malloc'ed, NUL behind. */
 int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind kind, uint8_t **ret, uint64_t *ret_len, struct sf_error *err);
