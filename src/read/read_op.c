@@ -37,7 +37,7 @@ int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
 
 	if (op->items.n && item >= op->items.at && item < op->items.at + op->items.n)
 		op->bad_file = op->sources.at[item->source].key;
-	if (r == -EAGAIN || part->kind == SF_PART_LISTED)
+	if (r == -EAGAIN || part->kind == SF_PART_LISTED || part->kind == SF_PART_SOURCE)
 		return r;
 	k = &ckpt->key[part->kind == SF_PART_TENSOR ? ckpt->tensor[part->index].key
 	                                            : ckpt->object[part->index].key];
@@ -158,6 +158,19 @@ int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t 
 	                                     .len = len,
 	                                     .off = off,
 	                                     .n = len });
+}
+
+int sf_parts_source(struct sf_parts *p, struct sf_source *src, uint64_t off, uint64_t len)
+{
+	int r = add_part(
+		p, (struct sf_part){
+			   .kind = SF_PART_SOURCE, .len = len, .off = off, .n = len, .src = src });
+
+	if (r >= 0 && len) {
+		sf_source_ref(src);
+		p->nsources++;
+	}
+	return r;
 }
 
 int sf_parts_object(struct sf_parts *p, uint32_t object, uint64_t off, uint64_t len)
@@ -549,6 +562,9 @@ void sf_op_reset(struct sf_op *op)
 	let_wave_go(op);
 	for (size_t i = 0; i < op->leases.n; i++)
 		sf_lease_release(&op->leases.at[i].lease);
+	for (size_t i = 0; op->parts.nsources && i < op->parts.list.n; i++)
+		sf_source_unref(op->parts.list.at[i].src);
+	op->parts.nsources = 0;
 	op->nlent = 0;
 	op->leases.n = op->iovs.n = op->parts.list.n = op->chunks.n = op->pieces.n = 0;
 	sf_coalesce_reset(&op->co);

@@ -16,7 +16,7 @@
 #define SF_OP_WINDOW 64       /* requests submitted at once */
 #define SF_LEND_MIN (4 << 10) /* bytes of a run from which lending costs less than a copy */
 
-enum sf_part_kind { SF_PART_TENSOR, SF_PART_LISTED, SF_PART_OBJECT, SF_PART_OBJECT_LEN };
+enum sf_part_kind { SF_PART_TENSOR, SF_PART_LISTED, SF_PART_OBJECT, SF_PART_OBJECT_LEN, SF_PART_SOURCE };
 struct sf_part {
 	uint8_t kind;
 	uint8_t cast;      /* enum sf_dtype, SF_DTYPE_NONE as stored */
@@ -25,6 +25,7 @@ struct sf_part {
 	uint64_t dst, len; /* bytes of the read */
 	uint64_t off, n;   /* bytes of what is stored; with a cast whole elements around them */
 	uint64_t cast_at;  /* where those n bytes are in op->cast_buf */
+	struct sf_source *src; /* SF_PART_SOURCE: a reference */
 };
 SF_VEC(sf_part_list, struct sf_part);
 
@@ -32,11 +33,12 @@ struct sf_parts {
 	struct sf_op *op;
 	uint64_t at; /* bytes said so far */
 	uint64_t cast_bytes;
+	uint32_t nsources; /* parts of SF_PART_SOURCE */
 	struct sf_part_list list;
 };
 
 struct sf_op_source {
-	uint32_t key; /* of open_files: ckpt->file[], behind them ckpt->listing[] */
+	uint32_t key; /* of open_files: ckpt->file[], behind them ckpt->listing[]; SF_NONE: a part's own */
 	struct sf_source *src;
 };
 SF_VEC(sf_op_sources, struct sf_op_source);

@@ -7,14 +7,14 @@
 #include "read/read_op.h"
 
 /* The wave's number of the file; that of the next source when it has none of this file yet. */
-static uint32_t find_source(struct sf_op *op, uint32_t key)
+static uint32_t find_source(struct sf_op *op, uint32_t key, const struct sf_source *given)
 {
 	const struct sf_op_sources *v = &op->sources;
 	uint32_t n = (uint32_t)v->n, i = op->last_source;
 
 	/* the one used last, or one close behind it: column shards take turns */
 	for (uint32_t k = 0; k < n; k++, i = i + 1 < n ? i + 1 : 0)
-		if (v->at[i].key == key)
+		if (v->at[i].key == key && (!given || v->at[i].src == given))
 			return i;
 	return n;
 }
@@ -37,18 +37,30 @@ static bool has_room(struct sf_op *op, const struct sf_op_item *item)
 	return true;
 }
 
-/* Adds one item; 1: the wave is full. A source comes with its first item: none is without. */
-static int add_item(struct sf_op *op, struct sf_op_item item, uint32_t key)
+/* Adds one item; 1: the wave is full. A source comes with its first item: none is without. @given:
+ * a part's own, which is open. */
+static int add_item_of(struct sf_op *op, struct sf_op_item item, uint32_t key,
+                       struct sf_source *given)
 {
-	item.source = find_source(op, key);
+	item.source = find_source(op, key, given);
 	if (op->items.n >= SF_OP_ITEMS || item.source >= op->r->wave_files || !has_room(op, &item))
 		return 1;
-	if ((item.source == op->sources.n &&
-	     sf_op_sources_push(&op->sources, (struct sf_op_source){ .key = key }) < 0) ||
-	    sf_op_items_push(&op->items, item) < 0)
+	if (item.source == op->sources.n) {
+		if (sf_op_sources_push(&op->sources, (struct sf_op_source){ key, given }) < 0)
+			return sf_fail(&op->err, -ENOMEM, "no memory for %zu files",
+			               op->sources.n + 1);
+		if (given)
+			sf_source_ref(given);
+	}
+	if (sf_op_items_push(&op->items, item) < 0)
 		return sf_fail(&op->err, -ENOMEM, "no memory for %zu items", op->items.n + 1);
 	op->last_source = item.source;
 	return 0;
+}
+
+static int add_item(struct sf_op *op, struct sf_op_item item, uint32_t key)
+{
+	return add_item_of(op, item, key, NULL);
 }
 
 /* Written through something that cannot be undone here: the loader's warning says through what. */
@@ -148,6 +160,18 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 	return add_item(op, item, ckpt->place[o->place].file);
 }
 
+static int add_given(struct sf_op *op, const struct sf_part *part)
+{
+	struct sf_op_item item = { .part = (uint32_t)op->part_at,
+		                   .chunk = SF_NONE,
+		                   .form = SF_ITEM_RAW,
+		                   .known = true,
+		                   .len = part->src->size };
+
+	item.layout = (struct sf_item_layout){ .payload_len = item.len, .row_major = true };
+	return add_item_of(op, item, SF_NONE, part->src);
+}
+
 static int add_listed(struct sf_op *op, const struct sf_part *part)
 {
 	const struct sf_ckpt *ckpt = op->r->ckpt;
@@ -169,6 +193,7 @@ int sf_op_next_wave(struct sf_op *op)
 		const struct sf_part *part = &op->parts.list.at[op->part_at];
 		r = part->kind == SF_PART_TENSOR   ? add_tensor(op, part)
 		    : part->kind == SF_PART_LISTED ? add_listed(op, part)
+		    : part->kind == SF_PART_SOURCE ? add_given(op, part)
 		                                   : add_object(op, part);
 	}
 	op->state = SF_OP_OPEN;
@@ -224,6 +249,8 @@ int sf_op_open(struct sf_op *op)
 		return r;
 	for (uint32_t i = 0; i < op->sources.n; i++) {
 		struct sf_op_source *s = &op->sources.at[i];
+		if (s->src)
+			continue;
 		const struct sf_file *f = file_of(op->r->ckpt, s->key);
 		s->src = sf_open_files_get(op->r->files, s->key);
 		if (s->src)

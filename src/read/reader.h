@@ -23,6 +23,8 @@ int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len);
 int sf_parts_zeros(struct sf_parts *p, uint64_t len);
 /* [off, off+len) of a tensor's dense row-major bytes; cast: SF_DTYPE_NONE as stored, else off and len count bytes of the cast dtype. */
 int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len, enum sf_dtype cast);
+/* [off, off+len) of a source that is the view's own; the read takes references. */
+int sf_parts_source(struct sf_parts *p, struct sf_source *src, uint64_t off, uint64_t len);
 /* [off, off+len) of a stored file (shards/), by ckpt->listing[] index. */
 int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t len);
 /* [off, off+len) inside an object's item after its transform (a tensor record of a bytes item): item-relative. */

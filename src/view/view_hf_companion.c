@@ -7,74 +7,60 @@
 #include <unistd.h>
 
 #include "base/mem.h"
-#include "store/source.h"
+#include "store/store_file.h"
 #include "view/hf_companions.h"
 #include "view/hf_config.h"
 #include "view/view.h"
 
-#define IN_MEMORY_MAX (64u << 20) /* bytes; larger ones are read where they are asked for */
+#define IN_MEMORY_MAX (64u << 20) /* bytes; of larger ones what is asked for is read then */
 
 struct companion {
 	struct sf_vfile f;
 	char *path;
-	enum sf_dtype dtype; /* to be named in it, SF_DTYPE_NONE: as it is */
+	enum sf_dtype dtype;   /* to be named in it, SF_DTYPE_NONE: as it is */
+	struct sf_source *src; /* NULL when the text is in memory */
 	struct sf_buf text;
-	int fd;                 /* -1 when the text is in memory */
 	struct sf_objinfo want; /* as it was listed: the kernel keeps its size and pages */
 	uint64_t start[2];
 };
-
-static void clear(struct companion *p)
-{
-	if (p->fd >= 0)
-		close(p->fd);
-	p->fd = -1;
-	sf_buf_release(&p->text);
-}
 
 static void free_companion(struct sf_vfile *f)
 {
 	struct companion *p = (struct companion *)f;
 
-	clear(p);
+	sf_source_unref(p->src);
+	sf_buf_release(&p->text);
 	free(p->path);
 	free(p);
 }
 
-/* @len bytes at @off, or an error: the file may shrink under us. */
-static int read_range(const struct companion *p, uint64_t off, uint8_t *to, uint64_t len,
-                      struct sf_error *err)
-{
-	for (uint64_t done = 0; done < len;) {
-		ssize_t n = pread(p->fd, to + done, len - done, (off_t)(off + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0)
-			return sf_fail_errno(err, "'%s' at %" PRIu64, p->path, off + done);
-		if (n == 0)
-			return sf_fail(err, -ESTALE,
-			               "'%s' ends at %" PRIu64 ", it had %" PRIu64 " bytes",
-			               p->path, off + done, p->want.size);
-		done += (uint64_t)n;
-	}
-	return 0;
-}
-
-static int check_same(const struct companion *p, struct sf_error *err)
+static int open_source(struct companion *p, struct sf_source **ret, struct sf_error *err)
 {
 	struct sf_objinfo now = { .name = p->path };
 	struct stat st;
+	int fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hold us up */
+	int r;
 
-	if (fstat(p->fd, &st) < 0)
+	if (fd < 0)
 		return sf_fail_errno(err, "'%s'", p->path);
-	if (!S_ISREG(st.st_mode))
-		return sf_fail(err, -EBADMSG, "'%s' is no plain file", p->path);
-	sf_hf_companion_info(&st, &now);
-	return sf_version_check(p->path, p->want.size, &p->want.version, now.size, &now.version,
-	                        err);
+	if (fstat(fd, &st) < 0) {
+		r = sf_fail_errno(err, "'%s'", p->path);
+	} else if (!S_ISREG(st.st_mode)) {
+		r = sf_fail(err, -EBADMSG, "'%s' is no plain file", p->path);
+	} else {
+		sf_hf_companion_info(&st, &now);
+		r = sf_version_check(p->path, p->want.size, &p->want.version, now.size,
+		                     &now.version, err);
+	}
+	if (r < 0) {
+		close(fd);
+		return r;
+	}
+	return sf_source_file(sf_reader_io(p->f.reader), fd, p->path, now.size, &now.version, ret,
+	                      err);
 }
 
-static int load(struct companion *p, struct sf_error *err)
+static int load(struct companion *p, struct sf_source *src, struct sf_error *err)
 {
 	struct sf_buf raw = { 0 };
 	uint64_t len = p->want.size;
@@ -82,15 +68,17 @@ static int load(struct companion *p, struct sf_error *err)
 	int r = len == 0 || at ? 0 : sf_fail(err, -ENOMEM, "'%s': %" PRIu64 " bytes", p->path, len);
 
 	if (r >= 0)
-		r = read_range(p, 0, at, len, err);
+		r = sf_source_read(src, 0, at, len, SF_FETCH_OBJECT, err);
 	if (r >= 0)
-		r = check_same(p, err);
+		r = sf_source_check(src, err);
 	if (r >= 0 && p->dtype != SF_DTYPE_NONE) {
 		sf_hf_set_dtype((const char *)raw.at, raw.len, sf_dtype_info(p->dtype)->torch,
 		                &p->text);
 		r = sf_buf_check(&p->text);
-		if (r < 0)
+		if (r < 0) {
+			sf_buf_release(&p->text);
 			sf_fail(err, r, "'%s': %" PRIu64 " bytes", p->path, len);
+		}
 	} else if (r >= 0) {
 		p->text = raw;
 		raw = (struct sf_buf){ 0 };
@@ -101,25 +89,17 @@ static int load(struct companion *p, struct sf_error *err)
 
 static int prepare(struct sf_vfile *f, struct sf_error *err)
 {
+	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	struct companion *p = (struct companion *)f;
-	int r = 0;
+	bool in_memory = p->want.size <= IN_MEMORY_MAX;
+	int r = open_source(p, &src, err);
 
-	p->fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hold us up */
-	if (p->fd < 0)
-		return sf_fail_errno(err, "'%s'", p->path);
-	r = check_same(p, err);
-	if (r >= 0 && p->want.size <= IN_MEMORY_MAX) {
-		r = load(p, err);
-		if (r >= 0) {
-			close(p->fd);
-			p->fd = -1;
-		}
-	}
-	if (r < 0) {
-		clear(p);
+	if (r >= 0 && in_memory)
+		r = load(p, src, err);
+	if (r < 0)
 		return r;
-	}
-	p->start[1] = p->fd < 0 ? p->text.len : p->want.size;
+	p->start[1] = in_memory ? p->text.len : p->want.size;
+	p->src = in_memory ? NULL : SF_STEAL(src);
 	f->start = p->start;
 	f->nrec = 1;
 	f->size = p->start[1];
@@ -130,22 +110,10 @@ static int emit(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len,
                 struct sf_parts *parts, struct sf_error *err)
 {
 	const struct companion *p = (struct companion *)f;
-	int r;
+	int r = p->src ? sf_parts_source(parts, p->src, off, len)
+	               : sf_parts_bytes(parts, p->text.at + off, len);
 	(void)rec;
 
-	if (p->fd < 0) {
-		r = sf_parts_bytes(parts, p->text.at + off, len);
-	} else {
-		SF_FREE uint8_t *at = malloc((size_t)len);
-		if (!at)
-			return sf_fail(err, -ENOMEM, "'%s': %" PRIu64 " bytes", p->path, len);
-		r = read_range(p, off, at, len, err);
-		if (r >= 0)
-			r = check_same(p, err);
-		if (r < 0)
-			return r;
-		r = sf_parts_bytes(parts, at, len);
-	}
 	return r < 0 ? sf_fail(err, r, "'%s'", p->path) : 0;
 }
 
@@ -172,7 +140,6 @@ int sf_view_hf_companion(const struct sf_hf *hf, struct sf_reader *r, uint32_t i
 		return sf_fail(err, -ENOMEM, "'%s'", hf->companion[i].name);
 	}
 	sf_vfile_init(&p->f, &ops, r);
-	p->fd = -1;
 	p->want = hf->companion[i];
 	p->dtype = strcmp(hf->companion[i].name, "config.json") == 0 ? cast_of(hf) : SF_DTYPE_NONE;
 	*ret = &p->f;

@@ -382,6 +382,47 @@ START_TEST(companions_are_plain_files_of_known_names)
 }
 END_TEST
 
+/* Past 64 MiB it is no longer taken into memory: the same bytes, and an error once it changed. */
+START_TEST(a_large_companion_is_read_where_it_lies)
+{
+	char dir[] = "/tmp/sf-hf-XXXXXX", path[512];
+	const uint64_t size = (65 << 20) + 7;
+	uint8_t got[64], want[64];
+	struct sf_error why = SF_ERROR_INIT;
+	struct sf_vfile *f;
+	struct sf_hf *hf;
+	struct vw w;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/spiece.model", dir);
+	int fd = open(path, O_CREAT | O_RDWR, 0600);
+	ck_assert_int_ge(fd, 0);
+	ck_assert_int_eq(ftruncate(fd, (off_t)size), 0);
+	for (uint64_t at = 0; at < size; at += 1 << 20)
+		ck_assert_int_eq(pwrite(fd, &at, 7, (off_t)at), 7);
+	vw_init(&w);
+	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
+	w.opt.hf_files_found = dir;
+	hf = hf_of(&w);
+	vw_ok(sf_view_hf_companion(hf, w.reader, 0, &f, &err));
+	for (uint64_t at = 0; at + 1 < size; at += (1 << 20) - (at > 0) * 3) {
+		int64_t n = sf_vfile_pread(f, at, got, sizeof(got), &why);
+		ck_assert_msg(n == (int64_t)SF_MIN(sizeof(got), size - at), "%s", why.msg);
+		ck_assert_int_eq(pread(fd, want, sizeof(want), (off_t)at), n);
+		ck_assert_mem_eq(got, want, (size_t)n);
+	}
+	ck_assert_int_eq(pwrite(fd, "changed", 7, 1000), 7);
+	ck_assert_int_eq(sf_vfile_pread(f, 5 << 20, got, sizeof(got), &why), -ESTALE);
+	ck_assert_ptr_nonnull(strstr(why.msg, "spiece.model"));
+	close(fd);
+	sf_vfile_unref(f);
+	sf_hf_free(hf);
+	unlink(path);
+	rmdir(dir);
+	vw_close(&w);
+}
+END_TEST
+
 /* A mount's kernel has the size and pages of what was listed: other bytes must not join them. */
 START_TEST(a_companion_that_changed_is_stale)
 {
@@ -465,6 +506,7 @@ int main(void)
 	tcase_add_test(t, digits_compare_as_numbers);
 	tcase_add_test(t, the_dtype_field_alone_changes);
 	tcase_add_test(t, companions_are_plain_files_of_known_names);
+	tcase_add_test(t, a_large_companion_is_read_where_it_lies);
 	tcase_add_test(t, a_companion_that_changed_is_stale);
 	tcase_add_test(t, config_is_looked_for_near_the_checkpoint);
 	suite_add_tcase(s, t);
