@@ -29,6 +29,8 @@ struct sf_fs {
 	unsigned request_timeout_s; /* after which the kernel gives us up; 0: never */
 	unsigned size_timeout_s;    /* after which who waits for a size is told so; 0: never */
 	struct sf_open_table open;
+	/* Sizes views. Its tasks wait for reads, which may wait for tasks of io->work: not one of those. */
+	struct sf_thread_pool *sizers;
 	bool passthrough; /* the kernel agreed to serve shards/ itself (kernel_init.h) */
 	int session_fd;
 	_Atomic bool closed; /* the device is: replies are dropped */
@@ -90,7 +92,7 @@ void sf_fs_fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr
                       struct fuse_entry_param *e);
 /* Replies with an entry (@lookup) or attributes. */
 void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup);
-/* Has the size found on the work pool, then replies; @h and @fi are an open's, else NULL. */
+/* Has the size found by one of fs->sizers, then replies; @h and @fi are an open's, else NULL. */
 void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup,
                       struct sf_handle *h, const struct fuse_file_info *fi);
 

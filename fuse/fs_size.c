@@ -43,9 +43,9 @@ void sf_fs_fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr
 
 /*
  * A lookup, getattr or open of a file that is not sized yet: it needs objects read, which waits.
- * Done on the work pool, so no thread that receives requests ever does, and `ls` of everything else
- * goes on. An interrupt must be answered all the same: the kernel does not let even a killed client
- * go before. Held by its task and by whoever replies.
+ * Done by threads of its own, so no thread that receives requests ever does, and `ls` of everything
+ * else goes on. An interrupt must be answered all the same: the kernel does not let even a killed
+ * client go before. Held by its task and by whoever replies.
  */
 struct sf_sizing {
 	struct sf_task task;
@@ -230,7 +230,7 @@ void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool looku
 	pthread_mutex_lock(&fs->locked.m);
 	w->registered = true;
 	pthread_mutex_unlock(&fs->locked.m);
-	sf_thread_pool_submit(fs->s->io.work, &w->task);
+	sf_thread_pool_submit(fs->sizers, &w->task);
 }
 
 void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup)

@@ -18,6 +18,7 @@
 #include "fuse/serve.h"
 
 #define THREADS_MAX 64
+#define SIZERS 4
 
 /* libfuse prints what went wrong; we want it in our message. Only used while mounting, by one
  * thread. */
@@ -187,6 +188,10 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 		goto out;
 	}
 
+	r = sf_thread_pool_new(SIZERS, &fs.sizers, err);
+	if (r < 0)
+		goto out;
+
 	fuse_set_log_func(catch_fuse_log);
 	fuse_said = &said;
 	r = -ENOMEM;
@@ -232,6 +237,7 @@ out:
 	if (mounted)
 		fuse_session_unmount(w.se);
 	sf_fs_wait(&fs);
+	sf_thread_pool_free(fs.sizers);
 	sf_fs_answer_interrupted(&fs);
 	sf_fs_free_handles(&fs);
 	sf_log_limit_free(s->io.failures);

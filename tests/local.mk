@@ -115,6 +115,7 @@ LDADD = libsf.la $(CHECK_LIBS)
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
 TESTS_FUSE = \
 	%D%/fuse/test_mount_answers \
+	%D%/fuse/test_mount_starves \
 	%D%/fuse/test_mount_waits \
 	%D%/unit/test_fs_errno \
 	%D%/unit/test_ask \
@@ -135,6 +136,7 @@ fuse_test_libs = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_fuse_test_mount_answers_LDADD = $(fuse_test_libs)
 # an interrupt comes at the worst moment
 %C%_fuse_test_mount_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fuse_req_interrupt_func
+%C%_fuse_test_mount_starves_LDADD = $(fuse_test_libs)
 %C%_fuse_test_mount_waits_LDADD = $(fuse_test_libs)
 %C%_unit_test_fs_errno_LDADD = $(fuse_test_libs)
 %C%_unit_test_ask_LDADD = $(fuse_test_libs)
@@ -202,5 +204,6 @@ AM_TESTS_ENVIRONMENT += \
 endif
 
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/lib/no_tmpfile.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
+EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
 EXTRA_DIST += %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h

@@ -37,7 +37,7 @@ struct sf_counters {
 /* What all stores and readers of a process share. The program makes one; no global. */
 struct sf_io {
 	struct sf_thread_pool *pool; /* for I/O that blocks; never wait on it from one of its own tasks */
-	struct sf_thread_pool *work; /* for work that waits on pool: sizing a view, loading */
+	struct sf_thread_pool *work; /* for work that waits on pool: headers that are hard to read. A task of it never waits for a read */
 	unsigned max_open;           /* files kept open (also mappings); reads under way hold at most half as many beside them */
 	uint64_t memory;             /* budget in bytes beyond loaded metadata */
 	unsigned timeout_ms;         /* a read's deadline; 0: none */

@@ -30,8 +30,10 @@
 static struct sf_fault *plan;
 static char mountpoint[256];
 static pid_t server;
-static const char *slow_source; /* a path; NULL: one of tests/data */
+static const char *slow_source;   /* a path; NULL: one of tests/data */
+static const char *slow_hf_files; /* a directory; NULL: none */
 static mode_t slow_umask;
+static unsigned slow_threads; /* that receive requests; 0: as many as it likes */
 
 static inline double now(void)
 {
@@ -76,10 +78,12 @@ static inline int serve_slow(int ready_fd, unsigned timeout_ms, unsigned size_ti
 		                      .fuse_options =
 		                              "ro,nosuid,nodev,subtype=shardfuse,fsname=slow",
 		                      .umask = slow_umask,
+		                      .threads = slow_threads,
 		                      .size_timeout_s = size_timeout_s };
 	struct sf_store *slow = NULL;
 	int r = sf_session_store(&s, &common, source, &err);
 	s.io.timeout_ms = timeout_ms;
+	s.view.hf_files_found = slow_hf_files;
 	if (r >= 0)
 		r = sf_store_fault(s.store, plan, &slow, &err);
 	if (r >= 0) {
