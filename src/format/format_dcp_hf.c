@@ -467,8 +467,9 @@ static int load(struct hf *h)
 int dcp_hf_load_dir(const struct dcp_source *src, struct sf_ckpt_builder *b,
                     struct dcp_hf_facts *ret, struct sf_error *err)
 {
+	/* what becomes a warning leaves its message here: the caller's is for a failure */
 	struct sf_error own = SF_ERROR_INIT;
-	struct hf h = { .src = src, .b = b, .err = err ? err : &own, .name.limit = HF_NAME_MAX };
+	struct hf h = { .src = src, .b = b, .err = &own, .name.limit = HF_NAME_MAX };
 	int r = load(&h);
 
 	*ret = (struct dcp_hf_facts){ .sharded = h.sharded, .mtime_ns = h.mtime };
@@ -482,7 +483,7 @@ int dcp_hf_load_dir(const struct dcp_source *src, struct sf_ckpt_builder *b,
 	sf_json_free(h.index);
 	sf_buf_release(&h.name);
 	sf_arena_release(&h.arena);
-	return r;
+	return r < 0 ? sf_fail(err, r, "%s", own.msg) : r;
 }
 
 static int hf_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,

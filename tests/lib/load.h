@@ -25,6 +25,7 @@ static inline int load_store(struct sf_store *store, const struct sf_load_option
 	struct sf_error err = SF_ERROR_INIT;
 	int r = sf_ckpt_load(store, opt, ret, &err);
 
+	ck_assert_msg((r < 0) == (err.msg[0] != '\0'), "%d with the message '%s'", r, err.msg);
 	memcpy(msg, err.msg, SF_ERROR_MAX);
 	sf_store_free(store);
 	return r;
