@@ -98,6 +98,13 @@ static int read_ranks(struct dcp_meta *m, struct sf_store *store, const struct s
 	return r;
 }
 
+/* Is it what the file itself is, now and always? -EIO, -ESTALE, -ENOMEM ... may be better next
+ * time. */
+static bool is_of_file(int r)
+{
+	return r == -EBADMSG || r == -ENOTSUP || r == -E2BIG || r == -ENOENT;
+}
+
 int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_objinfo *files,
                  size_t n, const char *dir, struct dcp_found *ret, struct sf_error *err)
 {
@@ -117,12 +124,13 @@ int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_obj
 	r = dcp_meta_read(m, store, name, global, DCP_READER_AUTO, &first);
 	if (r >= 0)
 		return 0;
-	/* changed under us, or no memory: not the file's fault */
-	if (r == -ESTALE || r == -ENOMEM || !has_rank_metadata(files, n, dir))
+	/* else there is no reason to show another checkpoint */
+	if (!is_of_file(r) || !has_rank_metadata(files, n, dir))
 		return sf_fail(err, r, "%s", first.msg);
-	if (read_ranks(m, store, files, n, dir, &ret->mtime_ns, &second) < 0)
-		return sf_fail(err, r, "%.400s; nor are the ranks' own: %.400s", first.msg,
-		               second.msg);
+	int ranks = read_ranks(m, store, files, n, dir, &ret->mtime_ns, &second);
+	if (ranks < 0)
+		return sf_fail(err, is_of_file(ranks) ? r : ranks,
+		               "%.400s; nor are the ranks' own: %.400s", first.msg, second.msg);
 	ret->unread = first;
 	return 0;
 }

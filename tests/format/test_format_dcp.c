@@ -440,6 +440,26 @@ START_TEST(unreadable_metadata_gives_way_to_the_ranks_own)
 }
 END_TEST
 
+/* The first: its own read; the second: the first rank's, when it turned out to be malformed. */
+START_TEST(metadata_that_could_not_be_read_this_time_fails_the_load)
+{
+	struct sf_mem_object files[32];
+	size_t n = objects_of("dcp/ranklocal/ckpt", "", files, 31);
+	struct sf_fault plan = { .fail_at = _i ? 2 : 0, .code = -EIO };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_store *inner, *store;
+	struct sf_ckpt *ckpt = NULL;
+
+	files[n++] = (struct sf_mem_object){ strdup(".metadata"), memset(malloc(9), 'x', 9), 9 };
+	ck_assert_int_eq(sf_store_mem(io(), files, n, &inner, NULL), 0);
+	ck_assert_int_eq(sf_store_fault(inner, &plan, &store, NULL), 0);
+	ck_assert_int_eq(sf_ckpt_load(store, NULL, &ckpt, &err), -EIO);
+	ck_assert_msg(strstr(err.msg, ".metadata") != NULL, "%s", err.msg);
+	sf_store_free(store);
+	free_objects(files, n);
+}
+END_TEST
+
 START_TEST(metadata_that_is_not_what_was_listed_is_stale)
 {
 	const struct sf_mem_object file = { ".metadata", "x", 1 };
@@ -624,6 +644,7 @@ int main(void)
 	tcase_add_test(tc, a_file_name_that_leads_outside_is_refused);
 	tcase_add_test(tc, an_unknown_transform_is_named_and_its_keys_stay);
 	tcase_add_test(tc, unreadable_metadata_gives_way_to_the_ranks_own);
+	tcase_add_loop_test(tc, metadata_that_could_not_be_read_this_time_fails_the_load, 0, 2);
 	tcase_add_test(tc, metadata_that_is_not_what_was_listed_is_stale);
 	tcase_add_test(tc, a_composite_of_safetensors_mode_reads_as_its_child_alone);
 	tcase_add_test(tc, a_child_that_was_not_committed_is_left_out_and_said);
