@@ -101,6 +101,12 @@ int sf_buf_check(const struct sf_buf *b)
 	return b->failed;
 }
 
+void sf_buf_fail(struct sf_buf *b, int code)
+{
+	if (!b->failed)
+		b->failed = code;
+}
+
 const char *sf_buf_cstr(struct sf_buf *b)
 {
 	if (b->failed || !b->at)

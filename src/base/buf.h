@@ -25,6 +25,7 @@ void sf_buf_str(struct sf_buf *b, const char *s);       /* without its NUL */
 void sf_buf_printf(struct sf_buf *b, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void *sf_buf_extend(struct sf_buf *b, size_t len);      /* room for len bytes more, counted in; NULL = failed */
 int sf_buf_check(const struct sf_buf *b);               /* 0 or the sticky error */
+void sf_buf_fail(struct sf_buf *b, int code);           /* as if an append had failed with @code; 0: nothing. For parts made in another buffer */
 const char *sf_buf_cstr(struct sf_buf *b);              /* NUL behind (not counted in len); "" when failed */
 
 #endif

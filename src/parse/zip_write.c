@@ -60,10 +60,11 @@ uint64_t sf_zip_header_len(size_t name_len, uint64_t header_off, uint64_t size)
 void sf_zip_put_header(struct sf_buf *out, const struct sf_zip_entry *e)
 {
 	uint64_t len = sf_zip_header_len(e->name_len, e->header_off, e->size);
-	uint8_t *p = sf_buf_extend(out, (size_t)len), *end = p + len;
+	uint8_t *p = sf_buf_extend(out, (size_t)len), *end;
 
 	if (!p)
 		return;
+	end = p + len;
 	memset(p, 0, LOCAL_LEN);
 	memcpy(p, "PK\3\4", 4);
 	sf_put_le16(p + 6, UTF8_NAMES);

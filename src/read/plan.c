@@ -252,7 +252,8 @@ int sf_plan_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64
 	}
 	/* without overlap the sum tells; only where something is missing it is looked for */
 	if (t->flags & SF_TENSOR_HOLE && (bytes != len || t->flags & SF_TENSOR_OVERLAP)) {
-		r = check_holes(ckpt, t, elem, off, end, chunks->at + n0, chunks->n - n0, err);
+		const uint32_t *found = chunks->at ? chunks->at + n0 : NULL;
+		r = check_holes(ckpt, t, elem, off, end, found, chunks->n - n0, err);
 		if (r < 0)
 			chunks->n = n0;
 	}

@@ -163,8 +163,10 @@ int sf_shards_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_e
 		}
 		uint32_t end = end_of(t, pos, f->name, (size_t)(slash - f->name) + 1);
 		/* object stores may have a file and "directory" of one name: the file it is */
-		if (sf_shards_lookup(t, dir, s, (size_t)(slash - s), &same) == 0 &&
-		    sf_node_kind(same) == SF_T_SHARDS)
+		int found = sf_shards_lookup(t, dir, s, (size_t)(slash - s), &same);
+		if (found < 0 && found != -ENOENT)
+			return found;
+		if (found == 0 && sf_node_kind(same) == SF_T_SHARDS)
 			r = each(arg, s, (size_t)(slash - s), same, SF_NODE_DIR, end - lo);
 		pos = end;
 	}

@@ -132,6 +132,23 @@ START_TEST(a_vec_keeps_what_was_pushed_and_grows_by_half)
 }
 END_TEST
 
+START_TEST(a_part_that_failed_fails_the_whole)
+{
+	struct sf_buf b = { 0 };
+
+	sf_buf_str(&b, "before");
+	sf_buf_fail(&b, 0);
+	ck_assert_int_eq(sf_buf_check(&b), 0);
+	sf_buf_fail(&b, -E2BIG);
+	sf_buf_fail(&b, -ENOMEM);
+	sf_buf_fail(&b, 0);
+	sf_buf_str(&b, "behind");
+	ck_assert_int_eq(sf_buf_check(&b), -E2BIG);
+	ck_assert_uint_eq(b.len, 6);
+	sf_buf_release(&b);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("buf");
@@ -141,6 +158,7 @@ int main(void)
 	tcase_add_test(t, the_first_failure_sticks);
 	tcase_add_test(t, an_empty_buffer_is_an_empty_string);
 	tcase_add_test(t, a_size_that_overflows_is_an_error);
+	tcase_add_test(t, a_part_that_failed_fails_the_whole);
 	tcase_add_test(t, a_vec_keeps_what_was_pushed_and_grows_by_half);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
