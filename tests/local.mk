@@ -10,6 +10,7 @@ TESTS_UNIT = \
 	%D%/unit/test_ckpt_cover \
 	%D%/unit/test_ckpt_group \
 	%D%/unit/test_ckpt_notes \
+	%D%/unit/test_common \
 	%D%/unit/test_complete \
 	%D%/unit/test_copy_out \
 	%D%/unit/test_coalesce \

@@ -232,6 +232,8 @@ static int read_config(void *dest, const char *value, struct sf_error *err)
 		if (r < 0)
 			r = sf_fail_ctx(err, r, "'%s' line %u", value, n);
 	}
+	if (r >= 0 && ferror(f)) /* a directory, for one */
+		r = sf_fail_errno(err, "'%s'", value);
 	free(line);
 	fclose(f);
 	return r < 0 ? r : 0;

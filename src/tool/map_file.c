@@ -43,8 +43,11 @@ static int read_file(const char *path, struct sf_buf *text, struct sf_error *err
 		if (at)
 			text->len -= room - got;
 	}
+	int r = ferror(f) ? sf_fail_errno(err, "'%s'", path) : 0; /* a directory, for one */
 	fclose(f);
-	int r = sf_buf_check(text);
+	if (r < 0)
+		return r;
+	r = sf_buf_check(text);
 	return r < 0 ? sf_fail(err, r, "'%s': more than %d bytes", path, MAP_FILE_MAX) : 0;
 }
 

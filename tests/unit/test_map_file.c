@@ -95,6 +95,15 @@ START_TEST(what_is_no_rule_is_refused_with_its_place)
 }
 END_TEST
 
+START_TEST(a_directory_is_no_file_of_rules)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct rules r = { 0 };
+	ck_assert_int_eq(add(&r, "@/", &err), -EISDIR);
+	ck_assert_msg(strstr(err.msg, "'/'") != NULL, "%s", err.msg);
+}
+END_TEST
+
 START_TEST(thousands_of_rules_keep_their_order)
 {
 	struct rules r = { 0 };
@@ -120,6 +129,7 @@ int main(void)
 	tcase_add_test(tc, lines_are_split_at_a_tab_and_comments_left_out);
 	tcase_add_test(tc, a_json_object_is_taken_as_well);
 	tcase_add_test(tc, what_is_no_rule_is_refused_with_its_place);
+	tcase_add_test(tc, a_directory_is_no_file_of_rules);
 	tcase_add_test(tc, thousands_of_rules_keep_their_order);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
