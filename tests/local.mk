@@ -151,25 +151,55 @@ fuse_test_libs = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 TESTS_FUZZ = \
 	%D%/fuzz/fuzz_dcp_meta \
 	%D%/fuzz/fuzz_json \
+	%D%/fuzz/fuzz_options \
 	%D%/fuzz/fuzz_pickle \
 	%D%/fuzz/fuzz_safetensors \
 	%D%/fuzz/fuzz_torch_item \
+	%D%/fuzz/fuzz_whole \
 	%D%/fuzz/fuzz_zip \
 	%D%/fuzz/fuzz_zstd
 
 if FUZZING
 fuzz_main =
+fuzz_files = %D%/fuzz/fz_files.c %D%/fuzz/fz_files.h
 fuzz_ldflags = $(AM_LDFLAGS) -fsanitize=fuzzer
 noinst_PROGRAMS += $(TESTS_FUZZ)
 else
-fuzz_main = %D%/fuzz/replay.c
+fuzz_main = %D%/fuzz/replay.c %D%/fuzz/fz_files.c %D%/fuzz/fz_files.h
+fuzz_files =
 fuzz_ldflags = $(AM_LDFLAGS)
 if HAVE_CHECK
 check_PROGRAMS += $(TESTS_FUZZ)
 TESTS += $(TESTS_FUZZ)
 endif
 endif
-%C%_fuzz_fuzz_dcp_meta_SOURCES = %D%/fuzz/fuzz_dcp_meta.c $(fuzz_main)
+%C%_fuzz_fuzz_whole_SOURCES = \
+	%D%/fuzz/fuzz_whole.c \
+	%D%/fuzz/whole_visit.c \
+	%D%/fuzz/whole_visit.h \
+	%D%/fuzz/whole_parse.c \
+	$(fuzz_files) \
+	%D%/fuzz/fz_malloc.c \
+	%D%/fuzz/fz_malloc.h \
+	%D%/fuzz/whole_mutate.c \
+	$(fuzz_mutate) \
+	$(fuzz_main)
+%C%_fuzz_fuzz_whole_LDFLAGS = $(fuzz_ldflags) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
+fuzz_mutate = \
+	%D%/fuzz/fz_mutate.c \
+	%D%/fuzz/fz_mutate_pickle.c \
+	%D%/fuzz/fz_mutate.h
+%C%_fuzz_fuzz_options_SOURCES = \
+	%D%/fuzz/fuzz_options.c \
+	%D%/fuzz/whole_visit.c \
+	%D%/fuzz/whole_visit.h \
+	%D%/fuzz/whole_parse.c \
+	$(fuzz_files) \
+	$(fuzz_main)
+%C%_fuzz_fuzz_options_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_options_LDADD = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
+%C%_fuzz_fuzz_dcp_meta_SOURCES = %D%/fuzz/fuzz_dcp_meta.c $(fuzz_mutate) $(fuzz_main)
 %C%_fuzz_fuzz_dcp_meta_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_zstd_SOURCES = %D%/fuzz/fuzz_zstd.c $(fuzz_main)
 %C%_fuzz_fuzz_zstd_LDFLAGS = $(fuzz_ldflags)
@@ -179,10 +209,14 @@ endif
 %C%_fuzz_fuzz_torch_item_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz_safetensors.c $(fuzz_main)
 %C%_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_ldflags)
-%C%_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz_pickle.c $(fuzz_main)
+%C%_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz_pickle.c $(fuzz_mutate) $(fuzz_main)
 %C%_fuzz_fuzz_pickle_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz_json.c $(fuzz_main)
 %C%_fuzz_fuzz_json_LDFLAGS = $(fuzz_ldflags)
+
+# A directory as one input of fuzz_whole.
+check_PROGRAMS += %D%/tool_fuzz_pack
+%C%_tool_fuzz_pack_SOURCES = %D%/tool_fuzz_pack.c %D%/fuzz/fz_files.c %D%/fuzz/fz_files.h
 
 # What interop tests in Python drive: values written again, an archive written by us.
 check_PROGRAMS += %D%/tool_repickle %D%/tool_write_pt

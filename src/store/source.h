@@ -76,6 +76,7 @@ int sf_version_check(const char *name, uint64_t want_size, const struct sf_versi
 /* Test sources, stacked where production stacks nothing: src is referenced. */
 struct sf_fault { /* the n-th request (from 0) of kind try or submit fails with code; n < 0 never */
 	int64_t fail_at; int code; bool short_read;
+	bool busy; /* try says -EAGAIN, submit is not delayed for it */
 	unsigned delay_ms; /* submit completes that much later; try says -EAGAIN */
 	_Atomic int64_t seen;
 };

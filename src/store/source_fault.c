@@ -126,7 +126,7 @@ static int fault_try(struct sf_source *src, uint64_t off, const struct iovec *io
 	struct fault_source *f = (struct fault_source *)src;
 	int r;
 
-	if (f->f->plan->delay_ms)
+	if (f->f->plan->delay_ms || f->f->plan->busy)
 		return -EAGAIN;
 	r = planned(f);
 	return r < 0 ? fail(f, off, iov, len, r, err)

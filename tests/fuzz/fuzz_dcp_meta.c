@@ -7,8 +7,17 @@
 #include "base/mem.h"
 #include "format/format.h"
 #include "store/source.h"
+#include "tests/fuzz/fz_mutate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
+{
+	uint64_t rnd = seed;
+
+	return fz_below(&rnd, 3) ? fz_mutate_pickle(data, size, max_size, &rnd)
+	                         : LLVMFuzzerMutate(data, size, max_size);
+}
 
 /* Any bytes as `.metadata`, beside one data file: an error or a checkpoint, never more. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -5,8 +5,17 @@
 #include "base/mem.h"
 #include "parse/pickle_write.h"
 #include "parse/torch_item.h"
+#include "tests/fuzz/fz_mutate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsigned int seed)
+{
+	uint64_t rnd = seed;
+
+	return fz_below(&rnd, 3) ? fz_mutate_pickle(data, size, max_size, &rnd)
+	                         : LLVMFuzzerMutate(data, size, max_size);
+}
 
 static int number(void *arg, const char *key, size_t key_len, uint64_t *ret_number,
                   struct sf_error *err)
