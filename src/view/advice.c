@@ -67,7 +67,10 @@ int sf_advice_init(struct sf_advice *a, const struct sf_catalog *c, struct sf_re
 			entry_of[c->entry[i].object] = i;
 			objects[n++] = c->entry[i].object;
 		}
-	if (n && sf_objects_load_whole(r, objects, n, look, left_out, &l, &why) < 0)
+	if (n)
+		a->failed =
+			SF_MIN(sf_objects_load_whole(r, objects, n, look, left_out, &l, &why), 0);
+	if (a->failed < 0)
 		snprintf(a->unknown, sizeof(a->unknown), "%.250s",
 		         *why.msg ? why.msg : "no reason given");
 	return 0;
@@ -119,6 +122,7 @@ static void put_call(struct sf_buf *out, const char *call, const char *dir, cons
 	sf_buf_str(&path, suffix);
 	sf_buf_printf(out, "%s(", call);
 	sf_quote_python(out, (const char *)path.at, path.len);
+	sf_buf_fail(out, path.failed);
 	sf_buf_release(&path);
 }
 
@@ -170,8 +174,11 @@ static void put_hf(struct sf_buf *out, const struct sf_advice *a, const char *in
 {
 	const struct sf_catalog *c = a->c;
 	struct sf_hf *hf = NULL;
+	int r = sf_hf_new(c, &hf, NULL);
 
-	if (sf_hf_new(c, &hf, NULL) < 0) /* there is no hf/ */
+	if (r == -ENOMEM)
+		sf_buf_fail(out, r);
+	if (r < 0) /* there is no hf/ */
 		return;
 	sf_hf_free(hf);
 	sf_buf_printf(out, "%sAutoModelForCausalLM.from_pretrained(\"MNT/hf\")%s\n", indent,
@@ -216,12 +223,14 @@ static void put_tensor(struct sf_buf *out, const struct sf_advice *a, const char
 		put_call(out, ways[k].call, dir, (const char *)name.at, name.len, ways[k].suffix);
 		sf_buf_printf(out, "%s\n", ways[k].rest);
 	}
+	sf_buf_fail(out, name.failed);
 	sf_buf_reset(&name);
 	if (sf_view_wanted(a->c->opt, "state")) {
 		put_state_path(&name, e);
 		sf_buf_printf(out, "%sls ", indent);
 		sf_quote_shell(out, (const char *)name.at, name.len);
 		sf_buf_byte(out, '\n');
+		sf_buf_fail(out, name.failed);
 	}
 	sf_buf_release(&name);
 }

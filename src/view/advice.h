@@ -15,6 +15,7 @@ struct sf_advice {
 		char what[160]; /* the class, as the pickle spells it */
 	} * group;              /* by catalog group */
 	char unknown[256];      /* why it is not known, "" when it is */
+	int failed;             /* the code of that, 0 when it is */
 };
 /*
  * sf_advice_init - reads the objects that go into .pt files, unless the options leave out what is

@@ -154,6 +154,9 @@ static int prepare(struct sf_vfile *f, struct sf_error *err)
 	struct sf_advice a;
 	int r = sf_advice_init(&a, d->c, f->reader, err);
 
+	/* `info` says that it is not known this time; a file is the same every time */
+	if (r >= 0 && a.failed < 0)
+		r = sf_fail(err, a.failed, "README: %s", a.unknown);
 	sf_buf_reset(&d->text);
 	if (r >= 0) {
 		put_about(d);
