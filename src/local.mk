@@ -198,6 +198,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/export_hf.c \
 	%D%/cli/info_key.c \
 	%D%/cli/info_whole.c \
+	%D%/cli/get_choice.c \
 	%D%/cli/key_slice.c \
 	%D%/cli/object_line.c \
 	%D%/cli/out_list.c \

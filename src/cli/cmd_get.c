@@ -2,17 +2,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "cli/cli.h"
+#include "cli/get_choice.h"
 #include "cli/out_list.h"
 #include "cli/terminal.h"
+#include "cli/text.h"
 #include "tool/copy_out.h"
-#include "view/key_index.h"
-#include "view/key_near.h"
 #include "tool/interrupt.h"
+#include "tool/new_file.h"
+
+enum { PART_MAX = 64 }; /* bytes of a slice in a file's name */
 
 struct get_options {
 	const char *format, *out;
@@ -22,170 +26,286 @@ struct get_options {
 static const struct sf_opt options[] = {
 	{ "format", 0, SF_OPT_STR, offsetof(struct get_options, format), NULL,
 	  "npy|pt|safetensors|raw|json",
-	  "of the files (default npy, objects json; json goes to stdout)" },
-	{ "output", 'O', SF_OPT_STR, offsetof(struct get_options, out), NULL, "DIR|-",
-	  "where to (default: the current directory); - is stdout, for one key" },
+	  "default: npy; json, on stdout, for slices and what is not a tensor" },
+	{ "output", 'O', SF_OPT_STR, offsetof(struct get_options, out), NULL, "DIR|FILE|-",
+	  "a directory (default: the current one), a file ending in .npy .pt .safetensors .raw "
+	  ".json, or stdout" },
 	{ "force", 0, SF_OPT_FLAG, offsetof(struct get_options, force), NULL, NULL,
 	  "replace files that are there" },
 	{ 0 },
 };
 
-/* Entries matched by the KEYs, in the order given, each once. */
-struct chosen {
-	uint32_t *at;
-	uint32_t n;
+/* What one get does. */
+struct get {
+	struct sf_session *s;
+	const struct sf_get_choice *ch;
+	int asked;        /* enum sf_out_format, or -1 */
+	bool to_stdout;   /* -O - */
+	bool to_file;     /* -O x.npy */
+	bool dir_given;   /* -O, and no - */
+	bool label;       /* values on stdout are "key = value" */
+	const char *dir;  /* where files go */
+	const char *file; /* to_file */
+	struct sf_out_list files, out;
+	uint32_t *shown; /* out.file[i] is ch->at[shown[i]] */
 };
 
-static int choose(const struct sf_catalog *c, int nkeys, char **keys, struct chosen *ret,
-                  struct sf_error *err)
+static bool has_suffix(const char *s, const char *suffix)
 {
-	SF_CLEANUP(sf_key_index_release) struct sf_key_index ix = { 0 };
-	SF_FREE bool *seen = calloc(c->n + 1, sizeof(*seen));
-	SF_FREE uint32_t *match = sf_alloc_array(c->n, sizeof(*match));
-
-	ret->at = sf_alloc_array(c->n, sizeof(*ret->at));
-	if (!seen || !match || !ret->at || sf_key_index_init(&ix, c) < 0)
-		return sf_fail(err, -ENOMEM, "%u keys", c->n);
-	for (int k = 0; k < nkeys; k++) {
-		uint32_t n = sf_key_index_match(&ix, keys[k], match);
-		if (!n)
-			return sf_catalog_no_key(c, keys[k], strlen(keys[k]), err);
-		for (uint32_t i = 0; i < n; i++) {
-			if (!seen[match[i]])
-				ret->at[ret->n++] = match[i];
-			seen[match[i]] = true;
-		}
-	}
-	return 0;
+	size_t n = strlen(s), m = strlen(suffix);
+	return n > m && strcmp(s + n - m, suffix) == 0;
 }
 
-static enum sf_out_format format_of(const struct sf_catalog *c, uint32_t entry, int asked)
+/* A name that says its format; a directory that is there is one whatever it is called. */
+static int format_of_name(const char *path)
 {
-	if (asked >= 0)
-		return (enum sf_out_format)asked;
-	return c->entry[entry].tensor != SF_NONE ? SF_OUT_NPY : SF_OUT_JSON;
+	static const struct {
+		const char *suffix;
+		enum sf_out_format format;
+	} known[] = { { ".npy", SF_OUT_NPY }, { ".pt", SF_OUT_PT },
+		      { ".pth", SF_OUT_PT },  { ".safetensors", SF_OUT_SAFETENSORS },
+		      { ".raw", SF_OUT_RAW }, { ".json", SF_OUT_JSON } };
+	struct stat st;
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
+		if (has_suffix(path, known[i].suffix))
+			return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? -1
+			                                                   : (int)known[i].format;
+	return -1;
+}
+
+static enum sf_out_format format_of(const struct get *g, const struct sf_chosen *one)
+{
+	if (g->asked >= 0)
+		return (enum sf_out_format)g->asked;
+	return one->slice || g->s->catalog->entry[one->entry].tensor == SF_NONE ? SF_OUT_JSON
+	                                                                        : SF_OUT_NPY;
 }
 
 /* Can this entry be shown so? */
-static int check_format(const struct sf_catalog *c, uint32_t entry, enum sf_out_format f,
-                        struct sf_error *err)
+static int check_format(const struct get *g, const struct sf_chosen *one, struct sf_error *err)
 {
-	const struct sf_entry *e = &c->entry[entry];
+	const struct sf_catalog *c = g->s->catalog;
+	const struct sf_entry *e = &c->entry[one->entry];
+	enum sf_out_format f = format_of(g, one);
 	const char *why = NULL;
 
+	if (one->slice && f != SF_OUT_JSON)
+		return sf_fail(err, -EINVAL, "'%.300s%.100s': a part of a tensor is shown as json",
+		               e->name, one->part);
 	if (e->tensor == SF_NONE && (f == SF_OUT_NPY || f == SF_OUT_RAW || f == SF_OUT_SAFETENSORS))
 		why = "it is no tensor: json or pt";
 	else if (f == SF_OUT_NPY)
-		why = sf_view_npy_refuses(c, entry);
+		why = sf_view_npy_refuses(c, one->entry);
 	else if (f == SF_OUT_SAFETENSORS)
-		why = sf_view_safetensors_refuses(c, entry, true);
+		why = sf_view_safetensors_refuses(c, one->entry, true);
 	return why ? sf_fail(err, -ENOTSUP, "'%s' as %s: %s", e->name, sf_out_format_names[f], why)
 	           : 0;
 }
 
-static char *file_name(const char *dir, const struct sf_entry *e, enum sf_out_format f)
+static char *file_name(const struct get *g, const struct sf_chosen *one)
 {
+	const struct sf_entry *e = &g->s->catalog->entry[one->entry];
+	size_t part = strlen(one->part);
 	struct sf_buf b = { 0 };
-	sf_buf_str(&b, dir);
+
+	if (g->to_file)
+		return strdup(g->file);
+	sf_buf_str(&b, g->dir);
 	sf_buf_byte(&b, '/');
-	sf_name_encode(&b, e->name, e->len, e->name, e->len, strlen(".safetensors"));
-	sf_buf_str(&b, sf_out_suffix(f));
+	/* a name leaves room for its suffix, and for a part */
+	sf_name_encode(&b, e->name, e->len, e->name, e->len,
+	               strlen(".safetensors") + SF_MIN(part, (size_t)PART_MAX));
+	sf_buf_add(&b, one->part, SF_MIN(part, (size_t)PART_MAX));
+	sf_buf_str(&b, sf_out_suffix(format_of(g, one)));
 	sf_buf_byte(&b, 0);
 	return sf_buf_check(&b) < 0 ? NULL : (char *)b.at;
 }
 
-static int to_stdout(struct sf_session *s, const struct sf_out_file *f, struct sf_error *err)
+/* All keys in one file: {name: tensor}. */
+static int add_all(struct get *g, enum sf_out_format f)
 {
-	struct sf_vfile *file = NULL;
-	int r = f->open(f->arg, f, &file, err);
+	SF_FREE uint32_t *entry = sf_alloc_array(g->ch->n, sizeof(*entry));
+	char *path = NULL;
 
-	if (r >= 0)
-		r = sf_vfile_prepare(file, err);
-	if (r >= 0)
-		r = sf_terminal_check(file, strrchr(f->path, '/') + 1, err);
-	if (r >= 0) {
-		fflush(stdout);
-		r = sf_copy_out(s, file, STDOUT_FILENO, err);
-	}
-	sf_vfile_unref(file);
-	return r;
+	if (!entry)
+		return -ENOMEM;
+	for (uint32_t i = 0; i < g->ch->n; i++)
+		entry[i] = g->ch->at[i].entry;
+	const struct sf_selection sel = {
+		.entry = entry, .n = g->ch->n, .cast = true, .flat = f == SF_OUT_PT
+	};
+	if (g->to_file || g->ch->n == 1)
+		path = file_name(g, &g->ch->at[0]);
+	else
+		path = sf_cli_text("%s/tensors.safetensors", g->dir);
+	return sf_out_add(g->to_stdout ? &g->out : &g->files, f, &sel, path);
 }
 
-/* Files and what goes to stdout: JSON does by default, everything with -O -. */
-static int add(struct sf_out_list *files, struct sf_out_list *out, const struct get_options *o,
-               enum sf_out_format f, const struct sf_selection *sel, char *path)
+/* JSON goes to stdout unless it was told where to; everything does with -O -. */
+static int add_one(struct get *g, uint32_t i)
 {
-	bool std = o->out ? strcmp(o->out, "-") == 0 : f == SF_OUT_JSON;
+	const struct sf_chosen *one = &g->ch->at[i];
+	enum sf_out_format f = format_of(g, one);
+	bool std = g->to_stdout || (f == SF_OUT_JSON && !g->dir_given);
+	const struct sf_selection sel = {
+		.entry = &one->entry, .n = 1, .cast = true, .bare = true
+	};
+	struct sf_out_list *to = std ? &g->out : &g->files;
 
-	return sf_out_add(std ? out : files, f, sel, path);
+	if (std)
+		g->shown[g->out.n] = i;
+	return f == SF_OUT_JSON ? sf_out_add_values(to, one->entry, one->slice, file_name(g, one))
+	                        : sf_out_add(to, f, &sel, file_name(g, one));
 }
 
-static int get(struct sf_session *s, const struct get_options *o, int asked,
-               const struct chosen *ch, struct sf_error *err)
+static int plan(struct get *g, struct sf_error *err)
 {
-	const struct sf_catalog *c = s->catalog;
-	const char *dir = o->out ? o->out : ".";
-	struct sf_out_list files = { .s = s }, out = { .s = s };
-	struct sf_write_options w = { .force = o->force, .root = dir };
+	uint32_t n = g->ch->n;
 	int r = 0;
 
-	for (uint32_t i = 0; i < ch->n && r >= 0; i++)
-		r = check_format(c, ch->at[i], format_of(c, ch->at[i], asked), err);
-	if (r >= 0 && asked == SF_OUT_SAFETENSORS) {
-		/* one file for all */
-		struct sf_selection sel = { .entry = ch->at, .n = ch->n, .cast = true };
-		char *path = NULL;
-		if (ch->n == 1)
-			path = file_name(dir, &c->entry[ch->at[0]], SF_OUT_SAFETENSORS);
-		else if (asprintf(&path, "%s/tensors.safetensors", dir) < 0)
-			path = NULL;
-		r = add(&files, &out, o, SF_OUT_SAFETENSORS, &sel, path);
-	} else {
-		for (uint32_t i = 0; i < ch->n && r >= 0; i++) {
-			enum sf_out_format f = format_of(c, ch->at[i], asked);
-			struct sf_selection sel = {
-				.entry = &ch->at[i], .n = 1, .cast = true, .bare = true
-			};
-			r = add(&files, &out, o, f, &sel, file_name(dir, &c->entry[ch->at[i]], f));
-		}
-	}
-	if (r == -ENOMEM)
-		sf_fail(err, r, "%u files", ch->n);
-	if (r >= 0 && o->out && out.n > 1 && asked != SF_OUT_JSON)
-		r = sf_fail(err, -EINVAL, "-O - takes one key, %u match", ch->n);
+	for (uint32_t i = 0; i < n && r >= 0; i++)
+		r = check_format(g, &g->ch->at[i], err);
+	if (r < 0)
+		return r;
+	g->shown = sf_alloc_array(n, sizeof(*g->shown));
+	if (!g->shown)
+		r = -ENOMEM;
+	else if (g->asked == SF_OUT_SAFETENSORS || (g->asked == SF_OUT_PT && g->to_file && n > 1))
+		r = add_all(g, (enum sf_out_format)g->asked);
+	else if (g->to_file && n > 1)
+		return sf_fail(err, -EINVAL, "'%s' holds one value, %u keys match", g->file, n);
+	else
+		for (uint32_t i = 0; i < n && r >= 0; i++)
+			r = add_one(g, i);
+	if (r < 0)
+		return sf_fail(err, r, "%u files", n);
+	for (uint32_t i = 0; g->out.n > 1 && i < g->out.n; i++)
+		if (format_of(g, &g->ch->at[g->shown[i]]) != SF_OUT_JSON)
+			return sf_fail(err, -EINVAL, "-O - takes one key, %u match", n);
+	return sf_out_check_claims(&g->out, err);
+}
+
+/* "model.w[0:4]" */
+static void put_label(const struct get *g, const struct sf_chosen *one, bool json)
+{
+	const struct sf_entry *e = &g->s->catalog->entry[one->entry];
+	struct sf_buf name = { 0 };
+
+	sf_buf_add(&name, e->name, e->len);
+	sf_buf_str(&name, one->part);
+	if (json)
+		sf_put_json(stdout, (const char *)name.at, name.len);
+	else
+		sf_put_name(stdout, (const char *)name.at, name.len);
+	sf_buf_release(&name);
+	fputs(json ? ": " : " = ", stdout);
+}
+
+/* @i of several: the newline at its end is the list's. */
+static int put_value(struct get *g, size_t i, struct sf_error *err)
+{
+	struct sf_out_file *f = &g->out.file[i];
+	bool several = g->out.n > 1, last = i + 1 == g->out.n;
+	int r = f->open(f->arg, f, &f->file, err);
+	char end = 0;
+
 	if (r >= 0)
-		r = sf_out_check_claims(&out, err);
-	for (size_t i = 0; i < out.n && r >= 0; i++)
-		r = to_stdout(s, &out.file[i], err);
-	if (r >= 0 && files.n)
-		r = sf_out_write(&files, &w, err);
-	sf_out_release(&files);
-	sf_out_release(&out);
+		r = sf_vfile_prepare(f->file, err);
+	if (r >= 0)
+		r = sf_terminal_check(f->file, strrchr(f->path, '/') + 1, err);
+	if (r >= 0 && several && f->file->size)
+		r = (int)SF_MIN(0, sf_vfile_pread(f->file, f->file->size - 1, &end, 1, err));
+	if (r >= 0 && several)
+		put_label(g, &g->ch->at[g->shown[i]], !g->label);
+	if (r >= 0) {
+		fflush(stdout);
+		r = sf_copy_out_some(g->s, f->file, f->file->size - (end == '\n'), STDOUT_FILENO,
+		                     err);
+	}
+	if (r >= 0 && several)
+		fputs(g->label || last ? "\n" : ",\n", stdout);
+	sf_vfile_unref(f->file);
+	f->file = NULL;
 	return r;
+}
+
+static int get(struct get *g, bool force, struct sf_error *err)
+{
+	struct sf_write_options w = { .force = force };
+	SF_FREE char *root = g->to_file ? sf_dir_of(g->file) : strdup(g->dir);
+	int r = plan(g, err);
+	bool object = g->out.n > 1 && !g->label;
+
+	if (r >= 0 && !root)
+		r = sf_fail(err, -ENOMEM, "'%s'", g->dir);
+	if (r >= 0 && object)
+		puts("{");
+	for (size_t i = 0; i < g->out.n && r >= 0; i++)
+		r = put_value(g, i, err);
+	if (r >= 0 && object)
+		puts("}");
+	w.root = root;
+	if (g->out.n)
+		g->files.report = stderr; /* stdout has the values */
+	if (r >= 0 && g->files.n)
+		r = sf_out_write(&g->files, &w, err);
+	return r;
+}
+
+/* Where to, and in which format: --format and the name that -O gives must agree. */
+static int where(struct get *g, const struct get_options *o, struct sf_error *err)
+{
+	int named = -1;
+
+	g->asked = -1;
+	for (int f = 0; o->format && f <= SF_OUT_JSON; f++)
+		if (strcmp(o->format, sf_out_format_names[f]) == 0)
+			g->asked = f;
+	if (o->format && g->asked < 0)
+		return sf_fail(err, -EINVAL, "--format %s: npy, pt, safetensors, raw or json",
+		               o->format);
+	g->label = !o->format;
+	g->dir = ".";
+	if (!o->out)
+		return 0;
+	g->to_stdout = strcmp(o->out, "-") == 0;
+	if (!g->to_stdout)
+		named = format_of_name(o->out);
+	if (named >= 0 && g->asked >= 0 && named != g->asked)
+		return sf_fail(err, -EINVAL, "'%s' is not the name of a file of --format %s",
+		               o->out, o->format);
+	g->to_file = named >= 0;
+	g->dir_given = !g->to_stdout;
+	if (g->to_file) {
+		g->asked = named;
+		g->file = o->out;
+	} else if (!g->to_stdout) {
+		g->dir = o->out;
+	}
+	return 0;
 }
 
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct get_options *o = opt;
 	struct sf_error err = SF_ERROR_INIT;
-	struct chosen ch = { 0 };
+	struct sf_get_choice ch = { 0 };
 	struct sf_session s;
-	int asked = -1;
+	struct get g = { .s = &s, .ch = &ch, .files = { .s = &s }, .out = { .s = &s } };
 
-	for (int f = 0; o->format && f <= SF_OUT_JSON; f++)
-		if (strcmp(o->format, sf_out_format_names[f]) == 0)
-			asked = f;
-	if (o->format && asked < 0) {
-		sf_fail(&err, -EINVAL, "--format %s: npy, pt, safetensors, raw or json", o->format);
+	if (where(&g, o, &err) < 0)
 		return sf_cli_error(SF_EXIT_USAGE, &err);
-	}
 	sf_interrupt_init();
 	int r = sf_session_open(&s, common, argv[0], &err);
 	if (r >= 0) {
-		r = choose(s.catalog, argc - 1, argv + 1, &ch, &err);
+		r = sf_get_choose(s.catalog, argc - 1, argv + 1, &ch, &err);
 		if (r >= 0)
-			r = get(&s, o, asked, &ch, &err);
-		free(ch.at);
+			r = get(&g, o->force, &err);
+		sf_out_release(&g.files);
+		sf_out_release(&g.out);
+		free(g.shown);
+		sf_get_choice_release(&ch);
 		sf_session_close(&s);
 	}
 	return r < 0 ? sf_cli_error(r == -EINVAL ? SF_EXIT_USAGE : SF_EXIT_FAILED, &err)
@@ -194,9 +314,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 
 const struct sf_cmd sf_cmd_get = {
 	.name = "get",
-	.usage = "SOURCE KEY… [--format npy|pt|safetensors|raw|json] [-O DIR|-]",
-	.about = "named keys as files, in the given order",
-	.example = "shardfuse get /ckpt/step1000 model.embed.weight --format npy -O /tmp",
+	.usage = "SOURCE KEY… [--format npy|pt|safetensors|raw|json] [-O DIR|FILE|-]",
+	.about = "named keys as files or values, in the given order",
+	.example = "shardfuse get /ckpt/step1000 model.embed.weight --format npy -O /tmp\n"
+		   "  shardfuse get /ckpt/step1000 train_state 'model.norm.weight[0:4]'",
 	.options = options,
 	.common = true,
 	.view = true,

@@ -6,8 +6,11 @@
 #include "base/mem.h"
 #include "cli/out_list.h"
 #include "cli/text.h"
+#include "cli/values.h"
 #include "tool/claims.h"
 #include "view/view_size.h"
+
+enum { TEXT_MAX = 1 << 30 }; /* of a tensor's values: SF_VALUES_MAX of them are less */
 
 const char *const sf_out_format_names[SF_OUT_NFORMATS] = { "pt",  "safetensors", "npy",
 	                                                   "raw", "json",        "hf" };
@@ -17,6 +20,29 @@ const char *sf_out_suffix(enum sf_out_format format)
 	static const char *const suffix[SF_OUT_NFORMATS] = { ".pt",  ".safetensors", ".npy",
 		                                             ".raw", ".json",        "" };
 	return suffix[format];
+}
+
+/* A tensor's values as a file of text. */
+static int open_values(const struct sf_out_list *l, const struct sf_out_item *it,
+                       struct sf_vfile **ret, struct sf_error *err)
+{
+	const struct sf_entry *e = &l->s->catalog->entry[it->sel.entry[0]];
+	const struct sf_tensor *t = &l->s->ckpt->tensor[e->tensor];
+	const struct sf_key_slice all = { .n = 0 };
+	struct sf_buf text = { .limit = TEXT_MAX };
+	struct sf_value_box box;
+
+	int r = sf_key_slice_box(it->slice ? it->slice : &all, t->shape, t->ndim, &box, err);
+	if (r >= 0)
+		r = sf_values_json(&text, l->s->reader, e->tensor, (enum sf_dtype)e->dtype, &box,
+		                   err);
+	sf_buf_byte(&text, '\n');
+	if (r < 0)
+		sf_fail_ctx(err, r, "'%.300s'", e->name);
+	else
+		r = sf_view_bytes(l->s->reader, text.at, text.len, ret, err);
+	sf_buf_release(&text);
+	return r;
 }
 
 /* Made when its turn comes: 10^5 files exist as names only. */
@@ -46,7 +72,7 @@ static int open_item(void *arg, const struct sf_out_file *f, struct sf_vfile **r
 	default:
 		return c->entry[it->sel.entry[0]].object != SF_NONE
 		               ? sf_view_value_json(c, r, it->sel.entry[0], ret, err)
-		               : sf_view_entry_json(c, r, it->sel.entry[0], ret, err);
+		               : open_values(l, it, ret, err);
 	}
 }
 
@@ -93,7 +119,8 @@ static uint64_t least_bytes(const struct sf_catalog *c, enum sf_out_format forma
 {
 	uint64_t sum = 0;
 
-	for (uint32_t i = 0; i < sel->n; i++) {
+	/* JSON may be of a part, and how long a number is nobody knows */
+	for (uint32_t i = 0; i < sel->n && format != SF_OUT_JSON; i++) {
 		const struct sf_entry *e = &c->entry[sel->entry[i]];
 		if (e->tensor == SF_NONE || !sf_out_holds(c, format, sel->entry[i]))
 			continue;
@@ -125,6 +152,17 @@ int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf
 	l->nentries += sel->n;
 	l->n++;
 	return 0;
+}
+
+int sf_out_add_values(struct sf_out_list *l, uint32_t entry, const struct sf_key_slice *slice,
+                      char *path)
+{
+	const struct sf_selection sel = { .entry = &entry, .n = 1 };
+	int r = sf_out_add(l, SF_OUT_JSON, &sel, path);
+
+	if (r >= 0)
+		l->item[l->n - 1].slice = slice;
+	return r;
 }
 
 static int add_item(struct sf_out_list *l, struct sf_out_item item, char *path)
@@ -180,6 +218,7 @@ int sf_out_check_any(struct sf_out_list *l, struct sf_error *err)
 
 struct print {
 	bool quiet;
+	FILE *to;
 };
 
 static void written(void *arg, const struct sf_out_file *f)
@@ -188,9 +227,9 @@ static void written(void *arg, const struct sf_out_file *f)
 	if (p->quiet)
 		return;
 	sf_terminal_lock();
-	sf_put_name(stdout, f->path, strlen(f->path));
-	printf("\t%" PRIu64 "\n", f->size);
-	fflush(stdout);
+	sf_put_name(p->to, f->path, strlen(f->path));
+	fprintf(p->to, "\t%" PRIu64 "\n", f->size);
+	fflush(p->to);
 	sf_terminal_unlock();
 }
 
@@ -213,7 +252,7 @@ int sf_out_check_claims(const struct sf_out_list *l, struct sf_error *err)
 int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err)
 {
 	struct sf_progress progress;
-	struct print p = { l->s->opt->quiet };
+	struct print p = { l->s->opt->quiet, l->report ? l->report : stdout };
 
 	int r = sf_out_check_claims(l, err);
 

@@ -2,6 +2,8 @@
 #ifndef SF_CLI_OUT_LIST_H
 #define SF_CLI_OUT_LIST_H
 
+#include <stdio.h>
+#include "cli/key_slice.h"
 #include "tool/write_file.h"
 
 enum sf_out_format {
@@ -24,6 +26,8 @@ struct sf_out_item {
 	uint64_t first;          /* of sel.entry in the list */
 	const void *bytes;       /* a small text instead (index.json), borrowed */
 	uint64_t nbytes;
+	/* of JSON of a tensor, which is its values: the part that is meant, borrowed; NULL all */
+	const struct sf_key_slice *slice;
 	const struct sf_hf *hf; /* a companion of the weights instead (config.json), borrowed */
 	uint32_t companion;
 };
@@ -32,12 +36,16 @@ struct sf_out_list {
 	struct sf_out_file *file;
 	struct sf_out_item *item; /* file[i].which is i */
 	size_t n, cap;
+	FILE *report;    /* where sf_out_write tells what it wrote; NULL: stdout */
 	uint32_t *entry; /* the selections' entries, one after another */
 	uint64_t nentries, entries_cap;
 };
 /* All -ENOMEM or 0. */
 int sf_out_add(struct sf_out_list *l, enum sf_out_format format, const struct sf_selection *sel,
                char *path); /* takes @path; copies entries */
+/* A tensor's values, or a part of them, or an object's value, as JSON. */
+int sf_out_add_values(struct sf_out_list *l, uint32_t entry, const struct sf_key_slice *slice,
+                      char *path);
 int sf_out_add_bytes(struct sf_out_list *l, const void *bytes, uint64_t len, char *path);
 int sf_out_add_companion(struct sf_out_list *l, const struct sf_hf *hf, uint32_t companion,
                          char *path);
@@ -48,7 +56,7 @@ bool sf_out_holds(const struct sf_catalog *c, enum sf_out_format format, uint32_
 int sf_out_check_any(struct sf_out_list *l, struct sf_error *err);
 /* Are the tensors of the files all there? As sf_claims_check; sf_out_write asks too. */
 int sf_out_check_claims(const struct sf_out_list *l, struct sf_error *err);
-/* Writes them and prints "PATH<tab>BYTES" a line on stdout unless quiet. Sets @o's progress. */
+/* Writes them and prints "PATH<tab>BYTES" a line, unless quiet. Sets @o's progress. */
 int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err);
 void sf_out_release(struct sf_out_list *l);
 

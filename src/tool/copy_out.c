@@ -60,8 +60,14 @@ static int write_all(int fd, struct iovec *iov, int n, struct sf_error *err)
 
 int sf_copy_out(struct sf_session *s, struct sf_vfile *file, int fd, struct sf_error *err)
 {
+	return sf_copy_out_some(s, file, file->size, fd, err);
+}
+
+int sf_copy_out_some(struct sf_session *s, struct sf_vfile *file, uint64_t size, int fd,
+                     struct sf_error *err)
+{
 	struct copy c = { .m = PTHREAD_MUTEX_INITIALIZER, .c = PTHREAD_COND_INITIALIZER };
-	uint64_t next = 0, size = file->size;
+	uint64_t next = 0;
 	unsigned head = 0;
 	int r = 0;
 
