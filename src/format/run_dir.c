@@ -129,7 +129,7 @@ int sf_run_dir_refuse(const char *source, const char *const *name, size_t n,
 {
 	SF_FREE const char **step = sf_alloc_array(n, sizeof(*step));
 	struct found f = { .more = n > LOOKED_AT };
-	int bad_code = 0;
+	int bad_code = 0, r;
 
 	if (!step)
 		return sf_fail(err, -ENOMEM, "%zu names", n);
@@ -141,7 +141,7 @@ int sf_run_dir_refuse(const char *source, const char *const *name, size_t n,
 		SF_FREE char *path = NULL;
 		if (asprintf(&path, "%s/%s", source, step[i]) < 0)
 			return sf_fail(err, -ENOMEM, "'%s'", source);
-		int r = probe(arg, path, &why);
+		r = probe(arg, path, &why);
 		f.run = f.run || sf_run_dir_is_step(step[i]);
 		if (r >= 0) {
 			step[n - ++f.n] = step[i];
@@ -153,5 +153,6 @@ int sf_run_dir_refuse(const char *source, const char *const *name, size_t n,
 		}
 	}
 	f.good = step + n - f.n;
-	return say(source, &f, err);
+	r = say(source, &f, err);
+	return !f.n && bad_code == -ENOTSUP ? -ENOTSUP : r;
 }

@@ -18,7 +18,8 @@ int sf_run_dir_compare(const void *a, const void *b);
  *
  * @probe tells of one directory whether a checkpoint can be loaded from it: 0, or why not. The
  * newest 64 of @name are asked. @n is not 0. Always fails: -ENOENT with those that are checkpoints,
- * the path of the newest, and why a newer one is none.
+ * the path of the newest, and why a newer one is none; -ENOTSUP where all there is is another
+ * format's.
  */
 int sf_run_dir_refuse(const char *source, const char *const *name, size_t n,
                       int (*probe)(void *arg, const char *path, struct sf_error *err), void *arg,

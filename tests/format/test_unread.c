@@ -82,10 +82,10 @@ START_TEST(the_stage_of_zero_is_in_the_message)
 {
 	static const struct {
 		const char *dir, *what;
-	} cases[] = { { "unread/deepspeed-z2f", "DeepSpeed ZeRO-2 checkpoint (global_step2/mp_" },
-		      { "unread/deepspeed-z1ba", "DeepSpeed ZeRO-1 checkpoint (global_step2/mp_" },
+	} cases[] = { { "unread/deepspeed-z2f", "global_step2: DeepSpeed ZeRO-2 checkpoint (mp_" },
+		      { "unread/deepspeed-z1ba", "global_step2: DeepSpeed ZeRO-1 checkpoint (mp_" },
 		      { "unread/deepspeed-z3f",
-		        "DeepSpeed ZeRO-3 checkpoint (global_step2/zero_" } };
+		        "global_step2: DeepSpeed ZeRO-3 checkpoint (zero_" } };
 	struct sf_ckpt *ckpt;
 	char msg[SF_ERROR_MAX];
 
