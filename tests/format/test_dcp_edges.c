@@ -75,8 +75,10 @@ static void items_begin(struct writer *w)
 	op(w, '(');
 }
 
-static void item(struct writer *w, const char *name, const uint64_t *origin, unsigned ndim,
-                 uint64_t hint, uint64_t off, uint64_t len)
+/* Offsets @origin, or without it those that were written as memo entry @from. Returns that of its
+ * own. */
+static uint32_t item_from(struct writer *w, const char *name, const uint64_t *origin, unsigned ndim,
+                          uint32_t from, uint64_t hint, uint64_t off, uint64_t len)
 {
 	begin(w, class_of(w, "MetadataIndex"));
 	known(w, "fqn");
@@ -87,7 +89,10 @@ static void item(struct writer *w, const char *name, const uint64_t *origin, uns
 	else
 		number(w, hint);
 	known(w, "offset");
-	size(w, origin, ndim);
+	if (origin)
+		from = size(w, origin, ndim);
+	else
+		fetch(w, from);
 	end(w);
 	begin(w, class_of(w, "_StorageInfo"));
 	known(w, "relative_path");
@@ -97,6 +102,13 @@ static void item(struct writer *w, const char *name, const uint64_t *origin, uns
 	known(w, "length");
 	number(w, len);
 	end(w);
+	return from;
+}
+
+static void item(struct writer *w, const char *name, const uint64_t *origin, unsigned ndim,
+                 uint64_t hint, uint64_t off, uint64_t len)
+{
+	item_from(w, name, origin, ndim, 0, hint, off, len);
 }
 
 static void meta_end(struct writer *w)
@@ -291,6 +303,91 @@ START_TEST(one_tensor_under_two_names_is_two)
 }
 END_TEST
 
+/* Offsets of one tensor's items are those of another's, and past 2^32. _i: of how many dimensions.
+ */
+START_TEST(far_offsets_may_be_fetched)
+{
+	struct writer w = meta_begin(&memoized);
+	enum { N = 300 };
+	const uint64_t step = UINT64_C(3) << 30, shape[2] = { N * step, 1 },
+		       extent[2] = { step, 1 };
+	SF_FREE char *got = NULL;
+	uint64_t stray, o[2] = { 0 };
+	uint32_t from[N];
+	char want[64];
+
+	for (int t = 0; t < 2; t++) {
+		tensor_begin(&w, t ? "b" : "a", shape, (unsigned)_i);
+		for (unsigned i = 0; i < N; i++) {
+			o[0] = i * step;
+			chunk(&w, o, (unsigned)_i, extent, (unsigned)_i);
+		}
+		tensor_end(&w);
+	}
+	items_begin(&w);
+	for (unsigned i = 0; i < N; i++) {
+		o[0] = i * step;
+		from[i] = item_from(&w, "a", o, (unsigned)_i, 0, i, i, 1);
+	}
+	for (unsigned i = 0; i < N; i++)
+		item_from(&w, "b", NULL, (unsigned)_i, from[i], i, 1000 + i, 2);
+	for (unsigned i = 0; i < 200; i++)
+		item(&w, "nobody", zeros, 1, 0, 0, 0);
+	meta_end(&w);
+	int r = agree(&w.out, &got, &stray);
+	ck_assert_msg(r == 0, "%s", got);
+	ck_assert_uint_eq(stray, 200);
+	for (unsigned i = 0; i < N; i++) {
+		snprintf(want, sizeof(want), "__0_0.distcp@%u+2\n", 1000 + i);
+		ck_assert_msg(strstr(got, want) != NULL, "no %s", want);
+	}
+}
+END_TEST
+
+/* A tensor's only chunk is one that was written before, as chunk @which of another tensor. */
+START_TEST(a_chunk_may_be_another_tensors)
+{
+	for (uint32_t which = 0; which < 4; which++) {
+		struct writer w = meta_begin(&memoized);
+		enum { N = 300 };
+		uint64_t stray, shape = N, one = 1;
+		SF_FREE char *got = NULL;
+		uint32_t instance = 0;
+		char want[32];
+		tensor_begin(&w, "a", &shape, 1);
+		for (uint64_t i = 0; i < N; i++) {
+			if (i == which)
+				instance = w.memo + (i == 0 ? 3 : 0); /* behind its class's words */
+			if (i == 150) { /* with an attribute more: not like the others */
+				begin(&w, class_of(&w, "ChunkStorage"));
+				text(&w, "colour");
+				number(&w, 7);
+				known(&w, "offsets");
+				size(&w, &i, 1);
+				known(&w, "sizes");
+				size(&w, &one, 1);
+				end(&w);
+				continue;
+			}
+			chunk(&w, &i, 1, &one, 1);
+		}
+		tensor_end(&w);
+		tensor_begin(&w, "b", &shape, 1);
+		fetch(&w, instance);
+		tensor_end(&w);
+		items_begin(&w);
+		for (unsigned i = 0; i < 200; i++)
+			item(&w, "nobody", zeros, 1, 0, 0, 0);
+		meta_end(&w);
+		int r = agree(&w.out, &got, &stray);
+		ck_assert_msg(r == 0, "%s", got);
+		snprintf(want, sizeof(want), "b bfloat16 [ 300 ]\n %u 1 none", which);
+		ck_assert_msg(strstr(got, want) != NULL, "no '%s' in %.200s", want,
+		              strstr(got, "b bfloat") ? strstr(got, "b bfloat") : got);
+	}
+}
+END_TEST
+
 /* Few bytes that stand for many elements. _i: paths that share a tuple; chunks that share their
  * sizes. */
 START_TEST(a_file_is_not_read_into_more_elements_than_it_has_bytes)
@@ -337,6 +434,8 @@ START_TEST(a_file_is_not_read_into_more_elements_than_it_has_bytes)
 		tensor_end(&w);
 	}
 	items_begin(&w);
+	for (unsigned i = 0; i < 200; i++) /* what comes last is not passed over */
+		item(&w, "nobody", zeros, 1, 0, 0, 0);
 	meta_end(&w);
 	int r = agree(&w.out, &got, &stray);
 	ck_assert_msg(r == -E2BIG, "%d %s", r, got);
@@ -427,6 +526,8 @@ int main(void)
 	tcase_add_loop_test(t, a_chunk_of_other_dimensions_than_its_neighbours_is_refused, 0, 4);
 	tcase_add_loop_test(t, an_item_of_no_chunk_is_counted_and_left, 1, 40);
 	tcase_add_loop_test(t, an_empty_chunk_does_not_take_the_item_of_a_real_one, 0, 2);
+	tcase_add_loop_test(t, far_offsets_may_be_fetched, 1, 3);
+	tcase_add_test(t, a_chunk_may_be_another_tensors);
 	tcase_add_test(t, one_tensor_under_two_names_is_two);
 	tcase_add_loop_test(t, a_file_is_not_read_into_more_elements_than_it_has_bytes, 0, 2);
 	tcase_add_test(t, lengths_and_numbers_that_lead_nowhere_are_refused);

@@ -74,11 +74,12 @@ START_TEST(the_index_says_which_file_has_a_tensor)
 	for (int i = 0; i < 2; i++)
 		put_file(&file[i], (struct part[2]){ w, v[i] }, 2, (uint8_t)i, 0);
 	snprintf(want, sizeof(want), "model-0000%d-of-00002.safetensors", _i + 1);
+	/* files are looked at in the order the index names them: the other one comes first */
 	sf_buf_printf(&index,
-	              "{\"metadata\": {}, \"weight_map\": {\"w\": \"%s\", \"v1\": "
-	              "\"model-00001-of-00002.safetensors\", \"v2\": "
-	              "\"model-00002-of-00002.safetensors\"}}",
-	              want);
+	              "{\"metadata\": {}, \"weight_map\": {\"v%d\": "
+	              "\"model-0000%d-of-00002.safetensors\", "
+	              "\"v%d\": \"%s\", \"w\": \"%s\"}}",
+	              2 - _i, 2 - _i, _i + 1, want, want);
 	const struct sf_mem_object files[] = {
 		{ "model.safetensors.index.json", index.at, index.len },
 		{ "model-00001-of-00002.safetensors", file[0].at, file[0].len },
