@@ -454,8 +454,10 @@ int dcp_scan_root(struct dcp_scan *s)
 	dcp_value root, state, sdm, items, v;
 	int r;
 
-	if (s->stack.n != 1 || s->mark.n != 0)
-		return dcp_scan_bad(s, "STOP with more or less than one value on the stack");
+	if (s->stack.n == 0 || s->mark.n != 0)
+		return dcp_scan_bad(s, "STOP without a value, or behind a mark");
+	if (s->stack.n > 1) /* the top one is the pickle's, as Python has it */
+		return DCP_UNKNOWN;
 	root = s->stack.at[0];
 	if (dcp_tag(root) != V_OBJ || s->obj.at[dcp_num(root)].made)
 		return DCP_UNKNOWN;
