@@ -268,8 +268,10 @@ int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_er
 
 void sf_out_release(struct sf_out_list *l)
 {
-	for (size_t i = 0; i < l->n; i++)
+	for (size_t i = 0; i < l->n; i++) {
+		sf_vfile_unref(l->file[i].file); /* made to be looked at, never written */
 		free(l->file[i].path);
+	}
 	free(l->file);
 	free(l->item);
 	free(l->entry);

@@ -55,6 +55,11 @@ struct open {
 
 static void open_data(struct open *o, const char *which)
 {
+	/* without forks it is as the test before left it */
+	kernel.most = 0;
+	kernel.code = 0;
+	atomic_store(&kernel.interrupted, 0);
+	atomic_store(&kernel.failed, 0);
 	struct sf_error err = SF_ERROR_INIT;
 	char path[4096];
 
