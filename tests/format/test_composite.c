@@ -1,4 +1,5 @@
 #include "config.h"
+#include <stddef.h>
 
 #include "base/mem.h"
 #include "tests/lib/load.h"
@@ -27,12 +28,27 @@ static void put_text(struct tree *t, const char *name, const char *text)
 	put(t, name, text, strlen(text));
 }
 
-/* A file of the test data; kept for the life of the test's process. */
+/* Zeroed memory for the life of the process, reachable for LeakSanitizer. */
+static void *kept(size_t len)
+{
+	static struct block {
+		struct block *next;
+		max_align_t at[];
+	} * all;
+	struct block *b = calloc(1, sizeof(*b) + len);
+
+	ck_assert_ptr_nonnull(b);
+	b->next = all;
+	all = b;
+	return b->at;
+}
+
+/* A file of the test data. */
 static void put_data(struct tree *t, const char *name, const char *below)
 {
 	char path[4096];
 	FILE *f = fopen(sf_test_data(path, below), "rb");
-	uint8_t *at = malloc(1 << 20);
+	uint8_t *at = kept(1 << 20);
 	size_t n;
 
 	ck_assert_msg(f != NULL, "%s", path);
@@ -44,7 +60,7 @@ static void put_data(struct tree *t, const char *name, const char *below)
 /* One float32 tensor of two elements. */
 static void put_tensors(struct tree *t, const char *name, const char *key)
 {
-	char *at = calloc(1, 512);
+	char *at = kept(512);
 	int n = snprintf(at + 8, 400,
 	                 "{\"%s\":{\"dtype\":\"F32\",\"shape\":[2],\"data_offsets\":[0,8]}}", key);
 
