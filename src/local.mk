@@ -46,6 +46,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/safetensors.c \
 	%D%/parse/torch_item.c \
 	%D%/parse/torch_match.c \
+	%D%/parse/torch_subclass.c \
 	%D%/parse/torch_tensor.c \
 	%D%/parse/weights_only.c \
 	%D%/parse/zip_read.c \
@@ -92,6 +93,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/format_dcp_scan_chunks.c \
 	%D%/format/format_dcp_scan_class.c \
 	%D%/format/format_dcp_scan_items.c \
+	%D%/format/format_dcp_subclass.c \
 	%D%/format/format_dcp_values.c
 
 SF_SOURCES_READ = \

@@ -74,6 +74,13 @@ struct sf_tensor {
 	const uint64_t *hull_end;/* not a grid: order[] as an interval tree (ckpt_order.h), NULL for grids */
 };
 
+/* What metadata calls a tensor and the item is an object for: an instance of a tensor subclass. */
+struct sf_subclass {
+	const char *name; /* "torchao.optim.subclass_8bit.OptimState8bit" */
+	uint8_t dtype, ndim; /* as metadata has them; dtype may be SF_DTYPE_NONE */
+	const uint64_t *shape;
+};
+
 /* A non-tensor leaf: a pickled value. */
 struct sf_object {
 	uint32_t key;
@@ -81,6 +88,7 @@ struct sf_object {
 	uint64_t off, len;
 	const char *member; /* the value is what the item's dict has under this str; NULL: all of the item */
 	uint32_t member_len;
+	const struct sf_subclass *subclass; /* NULL: metadata has it as an object */
 };
 
 /* One element of the path at which a key sits in the nested state dict. */

@@ -251,6 +251,25 @@ int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const
 	return o->member ? 0 : -ENOMEM;
 }
 
+int sf_ckpt_builder_set_subclass(struct sf_ckpt_builder *b, uint32_t object, const char *class,
+                                 enum sf_dtype dtype, const uint64_t *shape, unsigned ndim)
+{
+	struct sf_subclass *s = sf_arena_alloc(&b->ckpt->arena, sizeof(*s));
+	uint64_t *own = sf_arena_alloc(&b->ckpt->arena, (ndim + 1) * sizeof(*own));
+
+	assert(object < b->objects.n);
+	if (!s || !own)
+		return -ENOMEM;
+	if (ndim)
+		memcpy(own, shape, ndim * sizeof(*own));
+	*s = (struct sf_subclass){ .name = sf_arena_strdup(&b->ckpt->arena, class, strlen(class)),
+		                   .dtype = (uint8_t)dtype,
+		                   .ndim = (uint8_t)ndim,
+		                   .shape = own };
+	b->objects.at[object].subclass = s;
+	return s->name ? 0 : -ENOMEM;
+}
+
 void sf_ckpt_builder_beside(struct sf_ckpt_builder *b)
 {
 	b->nmain = (uint32_t)b->keys.n;

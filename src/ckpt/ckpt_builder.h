@@ -39,6 +39,9 @@ void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32
 void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place, uint64_t off, uint64_t len);
 /* Only what the item's dict has under @member. */
 int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const char *member, size_t len);
+/* It is a tensor to metadata, but its item an instance of this class. @shape: of the tensor, or of one shard's box. */
+int sf_ckpt_builder_set_subclass(struct sf_ckpt_builder *b, uint32_t object, const char *class, enum sf_dtype dtype,
+				 const uint64_t *shape, unsigned ndim);
 /* Keys added from now on lie beside the checkpoint (sf_ckpt.nmain). */
 void sf_ckpt_builder_beside(struct sf_ckpt_builder *b);
 

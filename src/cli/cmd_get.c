@@ -94,7 +94,9 @@ static int check_format(const struct get *g, const struct sf_chosen *one, struct
 		return sf_fail(err, -EINVAL, "'%.300s%.100s': a part of a tensor is shown as json",
 		               e->name, one->part);
 	if (e->tensor == SF_NONE && (f == SF_OUT_NPY || f == SF_OUT_RAW || f == SF_OUT_SAFETENSORS))
-		why = "it is no tensor: json or pt";
+		why = sf_entry_subclass(c, one->entry)
+		              ? "it is an instance of a tensor subclass: json or pt"
+		              : "it is no tensor: json or pt";
 	else if (f == SF_OUT_NPY)
 		why = sf_view_npy_refuses(c, one->entry);
 	else if (f == SF_OUT_SAFETENSORS)

@@ -203,6 +203,33 @@ int64_t dcp_step_of(const char *source)
 	return -1;
 }
 
+const char *dcp_writer(const struct dcp_facts *f)
+{
+	if (f->olmo)
+		return "olmo-core";
+	if (f->version != DCP_NONE || f->has_modules)
+		return "torch >= 2.13";
+	if (f->has_storage_meta)
+		return "torch 2.4 to 2.12";
+	if (f->shard_package)
+		return "torch 1.13";
+	if (f->props_in_checkpoint)
+		return "torch 2.3";
+	return "torch <= 2.2";
+}
+
+int64_t dcp_file_rank(const char *name, size_t len)
+{
+	int64_t rank = 0;
+	size_t i = 2;
+
+	if (len < 2 || name[0] != '_' || name[1] != '_')
+		return -1;
+	for (; i < len && name[i] >= '0' && name[i] <= '9' && i < 12; i++)
+		rank = rank * 10 + (name[i] - '0');
+	return i > 2 && i < len && name[i] == '_' && rank < UINT32_MAX ? rank : -1;
+}
+
 static int dcp_probe(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                      struct sf_error *err)
 {

@@ -26,6 +26,10 @@ int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_obj
 int dcp_warn_unread(struct sf_ckpt_builder *b, const char *dir, const struct dcp_found *found);
 uint32_t
 dcp_count_ranks(const struct dcp_meta *m); /* from the names of the files in use; 0 unknown */
+/* What the facts say about who wrote it, e.g. "torch 2.4 to 2.12"; constant text. */
+const char *dcp_writer(const struct dcp_facts *f);
+/* __P_N.distcp: P, or -1. */
+int64_t dcp_file_rank(const char *name, size_t len);
 int64_t
 dcp_step_of(const char *source); /* from a name like step-100 in the last two components, or -1 */
 

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -9,6 +10,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "format/format_dcp_lower.h"
+#include "format/format_dcp_subclass.h"
 #include "store/source.h"
 
 #define PLACE_UNSAFE (SF_NONE - 1) /* its name is refused */
@@ -32,34 +34,9 @@ struct lower {
 	struct sf_buf name; /* the key being lowered, with its prefix */
 	struct sf_buf file;
 	struct sf_arena text; /* strings that are not as stored */
+	const char **class;   /* by tensor: see dcp_find_subclasses; NULL: all are dense */
+	struct dcp_classes classes;
 };
-
-const char *dcp_writer(const struct dcp_facts *f)
-{
-	if (f->olmo)
-		return "olmo-core";
-	if (f->version != DCP_NONE || f->has_modules)
-		return "torch >= 2.13";
-	if (f->has_storage_meta)
-		return "torch 2.4 to 2.12";
-	if (f->shard_package)
-		return "torch 1.13";
-	if (f->props_in_checkpoint)
-		return "torch 2.3";
-	return "torch <= 2.2";
-}
-
-int64_t dcp_file_rank(const char *name, size_t len)
-{
-	int64_t rank = 0;
-	size_t i = 2;
-
-	if (len < 2 || name[0] != '_' || name[1] != '_')
-		return -1;
-	for (; i < len && name[i] >= '0' && name[i] <= '9' && i < 12; i++)
-		rank = rank * 10 + (name[i] - '0');
-	return i > 2 && i < len && name[i] == '_' && rank < UINT32_MAX ? rank : -1;
-}
 
 static int by_name(const void *key, const void *elem)
 {
@@ -358,6 +335,65 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 	return r;
 }
 
+/* One item of a tensor that is no dense one: an object under the name that stands in l->name. */
+static int lower_instance(struct lower *l, const struct dcp_tensor *t, const struct dcp_run *run,
+                          uint32_t i, const char *class)
+{
+	const struct dcp_item *item = &l->m->item.at[run->chunk0 + i];
+	uint64_t shape[SF_DIMS_MAX], off;
+	uint32_t object, place = SF_NONE;
+	int r = sf_ckpt_builder_object(l->b, (const char *)l->name.at, l->name.len, &object,
+	                               l->err);
+
+	for (unsigned d = 0; d < t->ndim; d++)
+		shape[d] = dcp_coord(l->m, run, i, t->ndim + d);
+	if (r >= 0)
+		r = sf_ckpt_builder_set_subclass(l->b, object, class, (enum sf_dtype)t->dtype,
+		                                 shape, t->ndim);
+	if (r >= 0 && item->place != DCP_NONE)
+		r = item_place(l, item, UINT64_MAX, &place,
+		               &off); /* an archive, whatever its length */
+	if (r >= 0 && place != SF_NONE)
+		sf_ckpt_builder_set_object(l->b, object, place, item->off, item->len);
+	return r;
+}
+
+/* The shards of such a tensor cannot be put together here: each is an element of a list. */
+static int lower_subclass(struct lower *l, const struct dcp_tensor *t, const char *class)
+{
+	size_t len = l->name.len;
+	uint32_t n = 0;
+	int r;
+
+	if (class == dcp_lost_dtype)
+		return sf_ckpt_builder_warn(
+			l->b, NULL, "unknown-dtype",
+			"'%.200s' is left out: its dtype is not known here, and "
+			"its item is no archive that could be carried",
+			(const char *)l->name.at);
+	r = dcp_classes_add(&l->classes, class, (const char *)l->name.at, t->nchunks != 1);
+	if (r < 0)
+		return sf_fail(l->err, r, "dcp: no memory for a name");
+	for (uint32_t k = 0; k < t->nruns && r >= 0; k++) {
+		const struct dcp_run *run = &l->m->run.at[t->run0 + k];
+		for (uint32_t i = 0; i < run->count && r >= 0; i++, n++) {
+			if (t->nchunks != 1) {
+				l->name.len = len;
+				sf_buf_printf(&l->name, ".%u", n);
+				r = sf_buf_check(&l->name);
+			}
+			if (r >= 0)
+				r = lower_instance(l, t, run, i, class);
+		}
+	}
+	return r;
+}
+
+static const char *class_of(const struct lower *l, const struct dcp_key *key)
+{
+	return l->class && key->tensor != DCP_NONE ? l->class[key->tensor] : NULL;
+}
+
 static int lower_keys(struct lower *l)
 {
 	const struct dcp_meta *m = l->m;
@@ -369,7 +405,9 @@ static int lower_keys(struct lower *l)
 		r = set_name(l, key->name);
 		if (r < 0)
 			break;
-		if (key->tensor != DCP_NONE)
+		if (class_of(l, key))
+			r = lower_subclass(l, &m->tensor.at[key->tensor], class_of(l, key));
+		else if (key->tensor != DCP_NONE)
 			r = lower_tensor(l, &m->tensor.at[key->tensor]);
 		else
 			r = sf_ckpt_builder_object(l->b, (const char *)l->name.at, l->name.len,
@@ -412,6 +450,31 @@ static int lower_objects(struct lower *l)
 	return r;
 }
 
+/* The path of a key, whose name stands in l->name; a list's when it is shown as one. @elem has room
+ * for one more. */
+static int set_path(struct lower *l, uint32_t name, struct sf_path_elem *elem, size_t n)
+{
+	uint32_t tensor = l->m->str.at[name].tensor;
+	const struct dcp_tensor *t = tensor == DCP_NONE ? NULL : &l->m->tensor.at[tensor];
+	size_t len = l->name.len;
+	char digits[12];
+	int r = 0;
+
+	if (!t || !l->class || !l->class[tensor] || t->nchunks == 1)
+		return sf_ckpt_builder_path(l->b, (const char *)l->name.at, len, elem, n, l->err);
+	for (uint32_t i = 0; i < t->nchunks && r >= 0; i++) {
+		int k = snprintf(digits, sizeof(digits), "%u", i);
+		elem[n] = (struct sf_path_elem){ digits, (uint32_t)k, 1 };
+		l->name.len = len;
+		sf_buf_printf(&l->name, ".%u", i);
+		r = sf_buf_check(&l->name);
+		if (r >= 0)
+			r = sf_ckpt_builder_path(l->b, (const char *)l->name.at, l->name.len, elem,
+			                         n + 1, l->err);
+	}
+	return r;
+}
+
 /* Planner paths; with a prefix every key gets one. */
 static int lower_paths(struct lower *l)
 {
@@ -423,7 +486,7 @@ static int lower_paths(struct lower *l)
 
 	for (size_t i = 0; i < m->path.n; i++)
 		cap = SF_MAX(cap, m->path.at[i].n);
-	elem = sf_alloc_array(cap + 2, sizeof(*elem));
+	elem = sf_alloc_array(cap + 3, sizeof(*elem));
 	if (!elem)
 		return sf_fail(l->err, -ENOMEM, "dcp: no memory for %zu path elements", cap);
 	if (front)
@@ -445,8 +508,7 @@ static int lower_paths(struct lower *l)
 		}
 		r = set_name(l, path->key);
 		if (r >= 0)
-			r = sf_ckpt_builder_path(l->b, (const char *)l->name.at, l->name.len, elem,
-			                         front + path->n, l->err);
+			r = set_path(l, path->key, elem, front + path->n);
 		sf_arena_release(&l->text); /* the builder has its own */
 	}
 	for (size_t i = 0; front && i < m->key.n && r >= 0; i++) {
@@ -459,8 +521,7 @@ static int lower_paths(struct lower *l)
 		if (r >= 0)
 			r = set_name(l, name);
 		if (r >= 0)
-			r = sf_ckpt_builder_path(l->b, (const char *)l->name.at, l->name.len, elem,
-			                         2, l->err);
+			r = set_path(l, name, elem, 2);
 	}
 	return r;
 }
@@ -474,6 +535,7 @@ int dcp_lower(const struct dcp_meta *m, const struct dcp_source *src, struct sf_
 		           .err = err,
 		           .name.limit = DCP_NAME_MAX,
 		           .file.limit = DCP_NAME_MAX };
+	struct sf_arena classes = { 0 };
 	int r = 0;
 
 	l.place = sf_alloc_array(m->place.n, sizeof(*l.place));
@@ -484,9 +546,13 @@ int dcp_lower(const struct dcp_meta *m, const struct dcp_source *src, struct sf_
 	for (size_t i = 0; r >= 0 && i < m->str.n; i++)
 		l.object[i] = SF_NONE;
 	if (r >= 0)
+		r = dcp_find_subclasses(m, src, &classes, &l.class, err);
+	if (r >= 0)
 		r = lower_places(&l);
 	if (r >= 0)
 		r = lower_keys(&l);
+	if (r >= 0)
+		r = dcp_classes_note(&l.classes, b);
 	if (r >= 0)
 		r = lower_objects(&l);
 	if (r >= 0)
@@ -497,5 +563,7 @@ int dcp_lower(const struct dcp_meta *m, const struct dcp_source *src, struct sf_
 	sf_buf_release(&l.name);
 	sf_buf_release(&l.file);
 	sf_arena_release(&l.text);
+	sf_arena_release(&classes);
+	dcp_classes_release(&l.classes);
 	return r;
 }

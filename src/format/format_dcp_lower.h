@@ -23,10 +23,6 @@ struct dcp_source {
 int dcp_lower(const struct dcp_meta *m, const struct dcp_source *src, struct sf_ckpt_builder *b,
               struct sf_error *err);
 
-/* What the facts say about who wrote it, e.g. "torch 2.4 to 2.12"; constant text. */
-const char *dcp_writer(const struct dcp_facts *f);
-/* __P_N.distcp: P, or -1. */
-int64_t dcp_file_rank(const char *name, size_t len);
 /* The listed file of this name, or NULL. */
 const struct sf_objinfo *dcp_listed(const struct sf_objinfo *files, size_t n, const char *name);
 

@@ -122,22 +122,31 @@ static int str_of(struct values *x, const struct sf_pv *v, uint32_t *ret)
 	return dcp_meta_str(x->m, v->str.at, v->str.len, ret) < 0 ? no_memory(x) : 0;
 }
 
-static enum sf_dtype dtype_of(const struct sf_pv *props)
+/* torch.<dtype> of a TensorProperties, NULL without. */
+static const struct sf_pv *dtype_in(const struct sf_pv *props)
 {
 	const struct sf_pv *state, *d = NULL;
 
 	if (!props || (props->kind != SF_PV_OBJECT && props->kind != SF_PV_CALL) ||
 	    !props->call.state)
-		return SF_DTYPE_NONE;
+		return NULL;
 	state = props->call.state;
 	if ((state->kind == SF_PV_TUPLE || state->kind == SF_PV_LIST) && state->seq.n > 0)
 		d = state->seq.at[0];
 	else if (state->kind == SF_PV_DICT)
 		d = attr(props, "dtype");
-	if (!d || d->kind != SF_PV_GLOBAL || !sf_pv_is_str(d->global.module, "torch") ||
-	    d->global.name->kind != SF_PV_STR)
-		return SF_DTYPE_NONE;
-	return sf_dtype_by_torch(d->global.name->str.at, d->global.name->str.len);
+	return d && d->kind == SF_PV_GLOBAL && sf_pv_is_str(d->global.module, "torch") &&
+	                       d->global.name->kind == SF_PV_STR
+	               ? d->global.name
+	               : NULL;
+}
+
+/* SF_DTYPE_NONE of one that torch has and this program does not. */
+static enum sf_dtype dtype_of(const struct sf_pv *props)
+{
+	const struct sf_pv *name = dtype_in(props);
+
+	return name ? sf_dtype_by_torch(name->str.at, name->str.len) : SF_DTYPE_NONE;
 }
 
 static int take_tensor(struct values *x, const struct sf_pv *key, const struct sf_pv *v,
@@ -155,8 +164,8 @@ static int take_tensor(struct values *x, const struct sf_pv *key, const struct s
 	note_class(x, attr(v, "properties"));
 	if (n < 0)
 		return fail_at(x, key, "its size is no torch.Size of at most 64 numbers");
-	if (t.dtype == SF_DTYPE_NONE)
-		return fail_at(x, key, "its dtype is not one we know");
+	if (t.dtype == SF_DTYPE_NONE && !dtype_in(attr(v, "properties")))
+		return fail_at(x, key, "its properties name no dtype");
 	if (!chunks || (chunks->kind != SF_PV_LIST && chunks->kind != SF_PV_TUPLE))
 		return fail_at(x, key, "its chunks are no list");
 	t.ndim = (uint8_t)n;

@@ -17,4 +17,8 @@
 int sf_torch_file_value(struct sf_store *store, const struct sf_objinfo *want, uint64_t limit,
                         struct sf_arena *arena, struct sf_pv **ret, struct sf_error *err);
 
+/* The same of an archive inside a source: its bytes [off, off + len). */
+int sf_torch_value(struct sf_source *src, uint64_t off, uint64_t len, uint64_t limit,
+                   struct sf_arena *arena, struct sf_pv **ret, struct sf_error *err);
+
 #endif

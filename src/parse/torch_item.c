@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "parse/torch_subclass.h"
 #include "parse/torch_tensor.h"
 
 #define LOCAL_LEN 30
@@ -12,6 +13,18 @@
 #define HEAD_MAX (1u << 20) /* then the directory is the better way */
 #define RECORDS_MAX 64      /* in front of the payload: torch has 4 */
 #define ARENA_STACK 8192    /* values of an unusual pickle */
+
+static int no_tensor(const struct sf_pv *v, struct sf_error *err)
+{
+	struct sf_torch_subclass sub;
+
+	if (!sf_torch_subclass_from_pv(v, &sub))
+		return sf_fail(err, -ENOTSUP, "torch item: its value is no dense tensor");
+	return sf_fail(err, -ENOTSUP,
+	               "torch item: its value is a %.100s.%.100s: what elements that has is known "
+	               "to the class alone",
+	               sub.cls->global.module->str.at, sub.cls->global.name->str.at);
+}
 
 int sf_torch_item_pkl(const uint8_t *pkl, size_t len, struct sf_torch_tensor *ret, char key[64],
                       struct sf_error *err)
@@ -31,7 +44,7 @@ int sf_torch_item_pkl(const uint8_t *pkl, size_t len, struct sf_torch_tensor *re
 	if (r == 0) {
 		r = sf_torch_tensor_from_pv(v, &t, err);
 		if (r == 0)
-			r = sf_fail(err, -ENOTSUP, "torch item: its value is no dense tensor");
+			r = no_tensor(v, err);
 		else if (r > 0 && (t.storage_key->str.len >= 64 ||
 		                   memchr(t.storage_key->str.at, '\0', t.storage_key->str.len)))
 			r = sf_fail(err, -EBADMSG, "torch item: a storage key of %zu bytes",
@@ -236,5 +249,35 @@ int sf_torch_item_head(const uint8_t *head, size_t len, uint64_t item_len,
 		}
 	}
 	return sf_fail(err, -ENOTSUP, "torch item: no payload among the first %d records",
+	               RECORDS_MAX);
+}
+
+int sf_torch_item_pickle(const uint8_t *head, size_t len, uint64_t item_len, uint64_t *ret_off,
+                         uint64_t *ret_len, uint64_t *ret_need, struct sf_error *err)
+{
+	const struct walk w = { head, SF_MIN(len, item_len), item_len, ret_need, err };
+	struct local l = { 0 };
+	size_t prefix = 0;
+	uint64_t next = 0;
+	int r;
+
+	for (int i = 0; i < RECORDS_MAX; i++) {
+		r = local_header(&w, next, &l);
+		if (r < 0)
+			return r;
+		if (i == 0) {
+			const char *slash = memchr(l.name, '/', l.name_len);
+			prefix = slash ? (size_t)(slash - l.name) + 1 : 0;
+		}
+		r = skip_record(&w, &l, &next);
+		if (r < 0)
+			return r;
+		if (named(&l, prefix, "data.pkl")) {
+			*ret_off = l.data_off;
+			*ret_len = l.size;
+			return 0;
+		}
+	}
+	return sf_fail(err, -ENOTSUP, "torch item: no data.pkl among the first %d records",
 	               RECORDS_MAX);
 }

@@ -47,6 +47,9 @@ struct sf_torch_item {
  */
 int sf_torch_item_head(const uint8_t *head, size_t len, uint64_t item_len, struct sf_torch_item *ret,
 		       uint64_t *ret_need, struct sf_error *err);
+/* Where data.pkl lies in an item, from its first @len bytes: -EAGAIN, -ENOTSUP and -EBADMSG as above. */
+int sf_torch_item_pickle(const uint8_t *head, size_t len, uint64_t item_len, uint64_t *ret_off, uint64_t *ret_len,
+			 uint64_t *ret_need, struct sf_error *err);
 /* From data.pkl alone: fills ret->t; *ret_key (in @key, NUL-terminated) names the storage record. */
 int sf_torch_item_pkl(const uint8_t *pkl, size_t len, struct sf_torch_tensor *ret, char key[64], struct sf_error *err);
 

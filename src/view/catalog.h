@@ -55,6 +55,13 @@ struct sf_catalog {
 int sf_catalog_new(const struct sf_ckpt *ckpt, const struct sf_view_options *opt,
                    struct sf_catalog **ret, struct sf_error *err);
 void sf_catalog_free(struct sf_catalog *c);
+/* The tensor subclass that an object is an instance of, NULL: it is none. */
+static inline const struct sf_subclass *sf_entry_subclass(const struct sf_catalog *c, uint32_t entry)
+{
+	uint32_t object = c->entry[entry].object;
+
+	return object == SF_NONE ? NULL : c->ckpt->object[object].subclass;
+}
 uint32_t sf_catalog_find(const struct sf_catalog *c, const char *name, size_t len); /* SF_NONE */
 /*
  * The entry whose full name has the hash that ends the cut name @name ("…~0123456789abcdef"): a

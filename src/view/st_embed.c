@@ -10,11 +10,14 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "parse/torch_subclass.h"
 #include "view/object.h"
 #include "view/st_embed.h"
 
 /* sf_pv.mark */
 enum { OPEN = 1, BARREN }; /* being walked: it holds itself; walked, and nothing to tell in it */
+
+#define INSTANCE "an instance of a tensor subclass: the tensors inside are here"
 
 struct walk {
 	struct sf_st_embed *em;
@@ -142,17 +145,25 @@ static const char *place(const struct walk *w, const struct sf_torch_tensor *t,
 	return NULL;
 }
 
-/* Is @v a tensor? 1 and it is noted, or skipped with why; 0 it is none. */
-static int take_tensor(struct walk *w, const struct sf_pv *v)
+/* Is @v a tensor? 1 and it is noted, or skipped with why; 0 it is none, or one that wraps others:
+ * then *ret_below is the dict of those. */
+static int take_tensor(struct walk *w, const struct sf_pv *v, const struct sf_pv **ret_below)
 {
 	const char *name = (const char *)w->name.at + w->strip, *why;
 	size_t name_len = w->name.len - w->strip;
 	struct sf_st_inner in = { .object = w->object,
 		                  .name = (uint32_t)w->em->text.len,
 		                  .name_len = (uint32_t)name_len };
+	struct sf_torch_subclass sub;
 	struct sf_torch_tensor t;
 	int r = sf_torch_tensor_from_pv(v, &t, NULL), failed = 0;
 
+	if (r == 0 && sf_torch_subclass_from_pv(v, &sub)) {
+		/* the tensors that it is made of, by its attributes; those of an attribute that is
+		   such a tensor itself below it */
+		*ret_below = sub.state;
+		return 0;
+	}
 	if (r == 0) {
 		const struct sf_pv *f = v->kind == SF_PV_CALL ? v->call.callable : NULL;
 		if (!f || f->kind != SF_PV_GLOBAL ||
@@ -308,6 +319,7 @@ static int visit_dict(struct walk *w, const struct sf_pv *v, unsigned depth)
 
 static int visit_parts(struct walk *w, struct sf_pv *v, unsigned depth)
 {
+	const struct sf_pv *parts = NULL;
 	int r;
 
 	switch (v->kind) {
@@ -323,7 +335,9 @@ static int visit_parts(struct walk *w, struct sf_pv *v, unsigned depth)
 	case SF_PV_CALL:
 	case SF_PV_OBJECT: /* OrderedDict, defaultdict, deque, and classes made from dict and list
 	                    */
-		r = take_tensor(w, v);
+		r = take_tensor(w, v, &parts);
+		if (r == 0 && parts)
+			return visit_dict(w, parts, depth + 1);
 		if (r == 0 && v->call.items)
 			r = visit_dict(w, v->call.items, depth + 1);
 		if (r == 0 && v->call.appends)
@@ -388,7 +402,8 @@ static int take_object(void *arg, uint32_t object, struct sf_object_value *v, st
 		return sf_fail(err, r, "no memory for the tensors in '%.300s'", e->name);
 	w->whole = w->em->inner.n == found + 1 && w->em->inner.at[found].name_len == stripped;
 	if (!w->whole)
-		sf_st_skip(w->skipped, e->name, e->len, "not a tensor");
+		sf_st_skip(w->skipped, e->name, e->len,
+		           w->c->ckpt->object[object].subclass ? INSTANCE : "not a tensor");
 	w->at++;
 	return 0;
 }

@@ -51,7 +51,10 @@ const char *sf_st_refuses_as(const struct sf_catalog *c, enum sf_dtype dtype, un
 static const char *tensor_refused(const struct sf_catalog *c, const struct sf_entry *e, bool cast)
 {
 	if (e->tensor == SF_NONE)
-		return "not a tensor";
+		return sf_entry_subclass(c, (uint32_t)(e - c->entry))
+		               ? "an instance of a tensor subclass: files of many keys have the "
+		                 "tensors inside"
+		               : "not a tensor";
 	const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
 
 	return sf_st_refuses_as(c, cast ? (enum sf_dtype)e->dtype : (enum sf_dtype)t->dtype,

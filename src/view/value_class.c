@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "parse/torch_item.h"
+#include "parse/torch_subclass.h"
 #include "view/value_json.h"
 
 /* A module's names in the pickles of other Pythons. */
@@ -180,6 +181,27 @@ static int put_meta_tensor(struct sf_vj *j, const struct sf_pv *v)
 	return r < 0 ? r : 1;
 }
 
+/* An instance of a tensor subclass: what it pretends to be, and its attributes. 0: not that. */
+static int put_subclass(struct sf_vj *j, const struct sf_pv *v)
+{
+	struct sf_torch_subclass s;
+	int r;
+
+	if (!sf_torch_subclass_from_pv(v, &s))
+		return 0;
+	sf_buf_str(j->out, "{\"$tensor\": {\"dtype\": ");
+	sf_vj_str(j, s.dtype->global.name->str.at, s.dtype->global.name->str.len);
+	sf_buf_str(j->out, ", \"shape\": ");
+	r = sf_vj_seq(j, s.shape);
+	sf_buf_str(j->out, "}, \"$class\": ");
+	put_name(j, s.cls);
+	sf_buf_str(j->out, ", \"state\": ");
+	if (r >= 0)
+		r = sf_vj_value(j, s.state);
+	sf_buf_byte(j->out, '}');
+	return r < 0 ? r : 1;
+}
+
 /*
  * A subclass of str without attributes (torch's TorchVersion): cls.__new__(cls, text), by protocols
  * 0 and 1 copyreg._reconstructor(cls, str, text). Its text.
@@ -274,6 +296,8 @@ static int known_call(struct sf_vj *j, const struct sf_pv *v)
 		r = put_bytes(j, v);
 	if (r == 0)
 		r = put_meta_tensor(j, v);
+	if (r == 0)
+		r = put_subclass(j, v);
 	if (r != 0)
 		return r;
 	if (!f || f->kind != SF_PV_GLOBAL)

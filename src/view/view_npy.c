@@ -53,7 +53,10 @@ const char *sf_view_npy_refuses(const struct sf_catalog *c, uint32_t entry)
 	enum sf_dtype shown;
 
 	if (c->entry[entry].tensor == SF_NONE)
-		return "not a tensor";
+		return sf_entry_subclass(c, entry)
+		               ? "an instance of a tensor subclass: its elements are known to the "
+		                 "class alone"
+		               : "not a tensor";
 	if (descr_of(c, entry, &shown))
 		return NULL;
 	return why[shown] ? why[shown] : ".npy has no such elements";

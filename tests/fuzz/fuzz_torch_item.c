@@ -58,6 +58,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 		check(&it.t);
 	}
+	need = SF_MIN(size, (size_t)100);
+	do {
+		uint64_t off, n;
+		len = need;
+		err.msg[0] = '\0';
+		r = sf_torch_item_pickle(data, len, size, &off, &n, &need, &err);
+		if ((r < 0) != (err.msg[0] != '\0') ||
+		    (r == -EAGAIN && (need <= len || need > size)) ||
+		    (r == 0 && (off > len || n > len - off)))
+			abort();
+	} while (r == -EAGAIN);
 	err.msg[0] = '\0';
 	r = sf_torch_item_pkl(data, size, &t, key, &err);
 	if ((r < 0) != (err.msg[0] != '\0'))
