@@ -289,23 +289,37 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 {
 	const struct dcp_meta *m = l->m;
 	uint64_t box[2][SF_DIMS_MAX], elem = sf_dtype_info((enum sf_dtype)t->dtype)->bytes;
-	uint32_t index, n = 0, place, last_place = SF_NONE, unsafe = SF_NONE;
+	const uint64_t *shape = t->ndim ? m->dims.at + t->shape0 : NULL;
+	uint32_t index, n = 0, taken = 0, place, last_place = SF_NONE, unsafe = SF_NONE;
 	uint64_t last_off = 0, off;
-	int r = sf_ckpt_builder_tensor(
-		l->b, (const char *)l->name.at, l->name.len, (enum sf_dtype)t->dtype,
-		t->ndim ? m->dims.at + t->shape0 : NULL, t->ndim, &index, l->err);
+	bool told = false;
+	int r = sf_ckpt_builder_tensor(l->b, (const char *)l->name.at, l->name.len,
+	                               (enum sf_dtype)t->dtype, shape, t->ndim, &index, l->err);
 
 	for (uint32_t k = 0; r >= 0 && k < t->nruns; k++) {
 		const struct dcp_run *run = &m->run.at[t->run0 + k];
 		for (uint32_t i = 0; r >= 0 && i < run->count; i++, n++) {
 			const struct dcp_item *item = &m->item.at[run->chunk0 + i];
 			uint64_t payload = elem;
-			bool fits = true;
+			bool fits = true, inside = true;
 			for (unsigned d = 0; d < t->ndim; d++) {
 				box[0][d] = dcp_coord(m, run, i, d);
 				box[1][d] = dcp_coord(m, run, i, t->ndim + d);
 				fits = fits && sf_mul(payload, box[1][d], &payload);
+				inside = inside && box[0][d] <= shape[d] &&
+				         box[1][d] <= shape[d] - box[0][d];
 			}
+			if (!inside) { /* it costs this tensor: what it would fill is a hole */
+				if (!told)
+					r = sf_ckpt_builder_warn(l->b, (const char *)l->name.at,
+					                         "chunk-outside",
+					                         "chunk %u reaches out of the "
+					                         "tensor: it is not read",
+					                         n);
+				told = true;
+				continue;
+			}
+			taken++;
 			r = sf_ckpt_builder_chunk(l->b, box[0], box[1], l->err);
 			if (r < 0 || item->place == DCP_NONE || !fits)
 				continue;
@@ -315,7 +329,8 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 			if (place == SF_NONE)
 				unsafe = n;
 			else
-				sf_ckpt_builder_set_item(l->b, index, n, place, off, item->len);
+				sf_ckpt_builder_set_item(l->b, index, taken - 1, place, off,
+				                         item->len);
 			/* One name in one blob: several chunks of a rank overwrote each other when
 			 * it was saved. */
 			if (place != SF_NONE && place == l->place[item->place].blob && payload &&

@@ -516,6 +516,41 @@ START_TEST(an_item_as_long_as_its_payload_is_what_its_bytes_are)
 }
 END_TEST
 
+/* As some writers made of uneven shards: it costs the tensor, no other key. */
+START_TEST(a_chunk_that_reaches_out_of_its_tensor_costs_that_tensor)
+{
+	struct writer w = meta_begin(&memoized);
+	const uint64_t four = 4, zero = 0, two = 2, three = 3;
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	tensor_begin(&w, "bad", &four, 1);
+	chunk(&w, &zero, 1, &two, 1);
+	chunk(&w, &three, 1, &two, 1);
+	chunk(&w, &two, 1, &two, 1);
+	tensor_end(&w);
+	tensor_begin(&w, "good", &four, 1);
+	chunk(&w, &zero, 1, &four, 1);
+	tensor_end(&w);
+	items_begin(&w);
+	item(&w, "bad", &zero, 1, 0, 0, 100);
+	item(&w, "bad", &three, 1, 1, 100, 100);
+	item(&w, "bad", &two, 1, 2, 200, 100);
+	item(&w, "good", &zero, 1, 0, 300, 100);
+	meta_end(&w);
+	const struct sf_mem_object files[] = { { ".metadata", w.out.at, w.out.len } };
+	int r = load_mem(files, 1, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	ck_assert_uint_eq(ckpt->ntensors, 2);
+	ck_assert_uint_eq(ckpt->tensor[0].nchunks, 2);
+	ck_assert_uint_eq(ckpt->tensor[0].off[1], 200); /* the third one's item stays its own */
+	ck_assert_uint_eq(ckpt->tensor[1].nchunks, 1);
+	ck_assert_ptr_nonnull(load_warning(ckpt, "chunk-outside", "chunk 1 "));
+	sf_ckpt_free(ckpt);
+	sf_buf_release(&w.out);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("dcp_edges");
@@ -531,6 +566,7 @@ int main(void)
 	tcase_add_test(t, one_tensor_under_two_names_is_two);
 	tcase_add_loop_test(t, a_file_is_not_read_into_more_elements_than_it_has_bytes, 0, 2);
 	tcase_add_test(t, lengths_and_numbers_that_lead_nowhere_are_refused);
+	tcase_add_test(t, a_chunk_that_reaches_out_of_its_tensor_costs_that_tensor);
 	tcase_add_test(t, an_item_as_long_as_its_payload_is_what_its_bytes_are);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
