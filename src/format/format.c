@@ -269,6 +269,8 @@ int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, stru
 		r = check_complete(ckpt, err);
 	if (r >= 0)
 		*ret = SF_STEAL(ckpt);
+	if (r == -ENOMEM && err && !err->msg[0]) /* a warning that could not be kept says nothing */
+		sf_fail(err, r, "'%s': no memory to load it", store->source);
 	sf_ckpt_free(ckpt);
 	release(&l);
 	return r;
