@@ -143,6 +143,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/tree_file.c \
 	%D%/view/tree_flat.c \
 	%D%/view/tree_hf.c \
+	%D%/view/tree_links.c \
 	%D%/view/tree_live.c \
 	%D%/view/tree_root.c \
 	%D%/view/tree_shards.c \

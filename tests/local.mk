@@ -65,6 +65,7 @@ TESTS_UNIT = \
 	%D%/unit/test_tree \
 	%D%/unit/test_tree_hf \
 	%D%/unit/test_tree_cache \
+	%D%/unit/test_tree_links \
 	%D%/unit/test_value_class \
 	%D%/unit/test_value_json \
 	%D%/unit/test_values \

@@ -2,6 +2,7 @@
 #ifndef SF_VIEW_ST_SKIPPED_H
 #define SF_VIEW_ST_SKIPPED_H
 
+#include "base/buf.h"
 #include "view/view.h"
 
 #define SF_ST_SKIPPED_MAX (1u << 20) /* bytes of the list in a file's __metadata__ */

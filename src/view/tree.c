@@ -56,6 +56,8 @@ static int make(struct sf_tree *t, struct sf_error *err)
 		r = sf_shards_make(t, err);
 	if (r >= 0)
 		r = sf_root_make(t, err);
+	if (r >= 0)
+		r = sf_links_make(t, err);
 	return r;
 }
 
@@ -69,6 +71,7 @@ int sf_tree_new(const struct sf_catalog *c, struct sf_reader *r, struct sf_tree 
 		return sf_fail(err, -ENOMEM, "no memory for a tree");
 	t->c = c;
 	t->r = r;
+	t->hf_same = SF_NONE;
 	res = sf_tree_cache_make(t, err);
 	if (res >= 0)
 		res = make(t, err);
@@ -126,9 +129,6 @@ bool sf_tree_valid(const struct sf_tree *t, sf_node n)
 	case SF_T_LEAF_VALUE_JSON:
 	case SF_T_LEAF_VALUE_PT:
 		return i < t->c->n && t->c->entry[i].object != SF_NONE;
-	case SF_T_LEAF_NPY:
-	case SF_T_LEAF_SAFETENSORS:
-	case SF_T_LEAF_PT:
 	case SF_T_LEAF_RAW:
 	case SF_T_LEAF_INFO:
 	case SF_T_NPY_FILE:
@@ -145,9 +145,6 @@ uint32_t sf_tree_entry(const struct sf_tree *t, sf_node n)
 	switch (sf_node_kind(n)) {
 	case SF_T_STATE:
 		return sf_state_leaf(t, n);
-	case SF_T_LEAF_NPY:
-	case SF_T_LEAF_SAFETENSORS:
-	case SF_T_LEAF_PT:
 	case SF_T_LEAF_RAW:
 	case SF_T_LEAF_INFO:
 	case SF_T_LEAF_VALUE_JSON:
@@ -294,7 +291,7 @@ void sf_tree_totals(struct sf_tree *t, uint64_t *ret_bytes, uint64_t *ret_files)
 	const struct sf_catalog *c = t->c;
 
 	*ret_bytes = t->bytes;
-	/* a tensor has five files in state/ and one in each flat directory, an object two */
-	*ret_files = (uint64_t)c->ntensors * 8 + (uint64_t)c->nobjects * 2 + t->nroot + t->nshown +
+	/* a tensor has five files, three of them in a flat directory too, an object two */
+	*ret_files = (uint64_t)c->ntensors * 5 + (uint64_t)c->nobjects * 2 + t->nroot + t->nshown +
 	             sf_hf_nfiles(t) + SF_NCONTROL;
 }

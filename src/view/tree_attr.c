@@ -88,7 +88,6 @@ static _Atomic uint64_t *size_slot(struct sf_tree *t, sf_node n)
 	case SF_T_LEAF_INFO:
 	case SF_T_LEAF_VALUE_JSON:
 		return &t->entry_size[2 * (size_t)i];
-	case SF_T_LEAF_PT:
 	case SF_T_LEAF_VALUE_PT:
 	case SF_T_PT_FILE:
 		return &t->entry_size[2 * (size_t)i + 1];
@@ -133,10 +132,8 @@ static int size_of(struct sf_tree *t, sf_node n, uint64_t *ret)
 		return size_by_making(t, n, ret);
 	}
 	switch (sf_node_kind(n)) {
-	case SF_T_LEAF_NPY:
 	case SF_T_NPY_FILE:
 		return sf_view_npy_size(t->c, i, ret);
-	case SF_T_LEAF_SAFETENSORS:
 	case SF_T_SAFETENSORS_FILE:
 		return sf_view_safetensors_size(t->c, i, ret);
 	case SF_T_LEAF_RAW:
@@ -185,7 +182,7 @@ int sf_tree_attr(struct sf_tree *t, sf_node n, struct sf_attr *ret)
 		                 .mode = type == SF_NODE_DIR ? 0555 : 0444,
 		                 .ino = ino_of(t, n),
 		                 .mtime_ns = k->mtime_ns,
-		                 .nlink = type == SF_NODE_DIR ? 2 : 1,
+		                 .nlink = type == SF_NODE_DIR ? 2 : sf_tree_nlink(t, n),
 		                 .listed = SF_NONE };
 	if (sf_node_kind(n) == SF_T_SHARDS_FILE) {
 		ret->listed = sf_node_index(n);

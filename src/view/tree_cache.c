@@ -43,21 +43,6 @@ void sf_tree_cache_free(struct sf_tree *t)
 	pthread_mutex_destroy(&t->locked.m);
 }
 
-/* State and flat directories show the same files: one of each is enough. */
-static sf_node content_of(sf_node n)
-{
-	switch (sf_node_kind(n)) {
-	case SF_T_LEAF_NPY:
-		return sf_node_make(SF_T_NPY_FILE, 0, sf_node_index(n));
-	case SF_T_LEAF_PT:
-		return sf_node_make(SF_T_PT_FILE, 0, sf_node_index(n));
-	case SF_T_LEAF_SAFETENSORS:
-		return sf_node_make(SF_T_SAFETENSORS_FILE, 0, sf_node_index(n));
-	default:
-		return n;
-	}
-}
-
 static struct sf_cached **bucket_locked(struct sf_tree *t, sf_node n)
 {
 	return &t->locked.bucket[(n * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS];
@@ -141,7 +126,6 @@ struct sf_vfile *sf_tree_cache_get(struct sf_tree *t, sf_node n)
 	struct sf_vfile *f = NULL;
 	struct sf_cached *e;
 
-	n = content_of(n);
 	pthread_mutex_lock(&t->locked.m);
 	e = find_locked(t, n);
 	if (e) {
@@ -194,7 +178,7 @@ int sf_tree_open(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_
 		r = sf_tree_make_file(t, n, &f, err);
 		if (r < 0)
 			return r;
-		f = put(t, content_of(n), f);
+		f = put(t, n, f);
 	}
 	*ret = f;
 	return 0;

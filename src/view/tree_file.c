@@ -19,11 +19,24 @@ static struct sf_selection one(const struct sf_tree *t, uint32_t entry)
 	return (struct sf_selection){ .entry = t->all + entry, .n = 1, .cast = true };
 }
 
+struct sf_selection sf_tree_root_selection(const struct sf_tree *t, const struct sf_root_entry *e)
+{
+	switch ((enum sf_root_what)e->what) {
+	case SF_ROOT_CHECKPOINT_PT:
+	case SF_ROOT_CHECKPOINT_ST:
+		return (struct sf_selection){ .entry = t->all, .n = t->c->n };
+	case SF_ROOT_GROUP_PT:
+	case SF_ROOT_GROUP_ST:
+		return group_selection(t, e->group);
+	default:
+		return (struct sf_selection){ .n = 0 };
+	}
+}
+
 static int make_root(struct sf_tree *t, const struct sf_root_entry *e, struct sf_vfile **ret,
                      struct sf_error *err)
 {
-	const struct sf_selection all = { .entry = t->all, .n = t->c->nmain };
-	struct sf_selection sel;
+	const struct sf_selection sel = sf_tree_root_selection(t, e);
 
 	switch ((enum sf_root_what)e->what) {
 	case SF_ROOT_README:
@@ -33,14 +46,10 @@ static int make_root(struct sf_tree *t, const struct sf_root_entry *e, struct sf
 	case SF_ROOT_TENSORS:
 		return sf_view_tensors_json(t->c, t->r, ret, err);
 	case SF_ROOT_CHECKPOINT_PT:
-		return sf_view_pt(t->c, t->r, &all, ret, err);
-	case SF_ROOT_CHECKPOINT_ST:
-		return sf_view_safetensors(t->c, t->r, &all, ret, err);
 	case SF_ROOT_GROUP_PT:
-		sel = group_selection(t, e->group);
 		return sf_view_pt(t->c, t->r, &sel, ret, err);
+	case SF_ROOT_CHECKPOINT_ST:
 	case SF_ROOT_GROUP_ST:
-		sel = group_selection(t, e->group);
 		return sf_view_safetensors(t->c, t->r, &sel, ret, err);
 	default:
 		return sf_fail(err, -EISDIR, "'%s' is no file", e->name);
@@ -61,14 +70,11 @@ int sf_tree_make_file(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struc
 		return sf_view_bytes(t->r, t->hf->index_json, t->hf->index_len, ret, err);
 	case SF_T_HF_COMPANION:
 		return sf_view_hf_companion(t->hf, t->r, i, ret, err);
-	case SF_T_LEAF_NPY:
 	case SF_T_NPY_FILE:
 		return sf_view_npy(t->c, t->r, i, ret, err);
-	case SF_T_LEAF_SAFETENSORS:
 	case SF_T_SAFETENSORS_FILE:
 		sel = one(t, i);
 		return sf_view_safetensors(t->c, t->r, &sel, ret, err);
-	case SF_T_LEAF_PT:
 	case SF_T_LEAF_VALUE_PT:
 	case SF_T_PT_FILE:
 		sel = one(t, i);

@@ -17,10 +17,7 @@ enum sf_tree_kind {
 	SF_T_HF_COMPANION,
 	SF_T_STATE,    /* index: first of its keys in by_path, depth: components of the directory's
 	                  path */
-	SF_T_LEAF_NPY, /* these and the flat files: entry */
-	SF_T_LEAF_SAFETENSORS,
-	SF_T_LEAF_PT,
-	SF_T_LEAF_RAW,
+	SF_T_LEAF_RAW, /* these and the flat files, which state/ shows too: entry */
 	SF_T_LEAF_INFO,
 	SF_T_LEAF_VALUE_JSON,
 	SF_T_LEAF_VALUE_PT,
@@ -76,6 +73,7 @@ struct sf_root_entry {
 	uint32_t group;
 	const char *target;    /* LINK */
 	sf_node dir;           /* DIR */
+	uint32_t same;         /* the first entry that shows these bytes: its node is this one's */
 	_Atomic uint64_t size; /* plus one; 0: not known yet */
 };
 
@@ -91,6 +89,8 @@ struct sf_tree {
 	uint32_t *all;         /* all[i] is i: selections of one entry, and of all */
 	const uint32_t *shown; /* listing[] entries that shards/ shows, in its order */
 	uint32_t nshown;
+	uint32_t hf_same; /* root entry whose node hf/'s only weights are, SF_NONE: none */
+	bool shows_state, shows_npy, shows_pt, shows_safetensors; /* views= */
 	uint64_t bytes; /* of all tensors */
 	/* Sizes that cost something, plus one, once known; 0 before. Two per entry: info.json or
 	 * value.json, .pt. */
@@ -112,6 +112,10 @@ int sf_root_lookup(const struct sf_tree *t, const char *name, size_t len, sf_nod
 int sf_root_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg);
 enum sf_node_type sf_root_type(const struct sf_root_entry *e);
 
+/* tree_links.c: paths that show the same bytes */
+int sf_links_make(struct sf_tree *t, struct sf_error *err); /* once root and hf/ are there */
+uint32_t sf_tree_nlink(const struct sf_tree *t, sf_node n); /* of a file */
+
 /* tree_hf.c: also .shardfuse/, whose four files are fixed */
 int sf_hf_make(struct sf_tree *t, struct sf_error *err); /* once t->hf is there */
 int sf_hf_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret);
@@ -119,7 +123,7 @@ int sf_hf_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *
 const char *sf_hf_node_name(const struct sf_tree *t, sf_node n);
 uint32_t sf_hf_nfiles(const struct sf_tree *t);            /* weights, index, companions */
 sf_node sf_hf_node(const struct sf_tree *t, uint32_t i);   /* i < nfiles */
-uint32_t sf_hf_number(const struct sf_tree *t, sf_node n); /* the inverse */
+uint32_t sf_hf_number(const struct sf_tree *t, sf_node n); /* the inverse, for nodes of hf/ alone */
 
 /* tree_state.c */
 int sf_state_lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
@@ -159,6 +163,7 @@ size_t sf_shards_prefix(const struct sf_tree *t, sf_node dir);
 extern const char *const sf_control_names[SF_NCONTROL];
 
 /* tree_file.c: a new file of a node, one reference. */
+struct sf_selection sf_tree_root_selection(const struct sf_tree *t, const struct sf_root_entry *e);
 int sf_tree_make_file(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_error *err);
 /* tree_cache.c */
 int sf_tree_cache_make(struct sf_tree *t, struct sf_error *err);

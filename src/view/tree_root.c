@@ -123,7 +123,8 @@ enum sf_node_type sf_root_type(const struct sf_root_entry *e)
 
 static sf_node node_of(const struct sf_tree *t, uint32_t i)
 {
-	return t->root[i].what == SF_ROOT_DIR ? t->root[i].dir : sf_node_make(SF_T_ROOT_FILE, 0, i);
+	return t->root[i].what == SF_ROOT_DIR ? t->root[i].dir
+	                                      : sf_node_make(SF_T_ROOT_FILE, 0, t->root[i].same);
 }
 
 int sf_root_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret)

@@ -13,9 +13,9 @@ static const struct leaf_file {
 	enum sf_tree_kind kind;
 	bool object;
 } leaf_files[] = {
-	{ "tensor.npy", SF_T_LEAF_NPY, false },
-	{ "tensor.safetensors", SF_T_LEAF_SAFETENSORS, false },
-	{ "tensor.pt", SF_T_LEAF_PT, false },
+	{ "tensor.npy", SF_T_NPY_FILE, false }, /* the flat directories' nodes */
+	{ "tensor.safetensors", SF_T_SAFETENSORS_FILE, false },
+	{ "tensor.pt", SF_T_PT_FILE, false },
 	{ "tensor.raw", SF_T_LEAF_RAW, false },
 	{ "info.json", SF_T_LEAF_INFO, false },
 	{ "value.json", SF_T_LEAF_VALUE_JSON, true },
@@ -130,9 +130,9 @@ static bool shows_leaf_file(const struct sf_tree *t, uint32_t entry, const struc
 {
 	if (f->object != (t->c->entry[entry].tensor == SF_NONE))
 		return false;
-	if (f->kind == SF_T_LEAF_NPY)
+	if (f->kind == SF_T_NPY_FILE)
 		return !sf_view_npy_refuses(t->c, entry);
-	return f->kind != SF_T_LEAF_SAFETENSORS || !sf_view_safetensors_refuses(t->c, entry, true);
+	return f->kind != SF_T_SAFETENSORS_FILE || !sf_view_safetensors_refuses(t->c, entry, true);
 }
 
 static int lookup_file(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
