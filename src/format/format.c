@@ -147,7 +147,9 @@ static int check_complete(const struct sf_ckpt *ckpt, struct sf_error *err)
 		if (strcmp(w->code, "overlap") != 0 && strcmp(w->code, "stray-item") != 0 &&
 		    !sf_warning_is_note(w->code))
 			return sf_fail(err, -EBADMSG,
-			               "'%s' is not complete: %u warnings, one is %s: %s",
+			               ckpt->nwarnings == 1
+			                       ? "'%s' is not complete: %u warning: %s: %s"
+			                       : "'%s' is not complete: %u warnings, one is %s: %s",
 			               ckpt->source, ckpt->nwarnings, w->code, w->text);
 	}
 	return 0;

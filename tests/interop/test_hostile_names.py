@@ -180,6 +180,26 @@ def completes_part():
             check(f"{name}: nothing ran of a part", not w.pwned(), w.pwned())
 
 
+def completes_mounts():
+    """umount and status complete the mounts there are, whatever their directories are called."""
+    if no_fuse():
+        skip("completion of mounts", no_fuse())
+        return
+    for name, argv, setup in shells():
+        with World() as w, attempt(f"{name}: completion of mounts"):
+            where = f"{w.dir}/cwd/m $(>PWNED) it's"
+            os.mkdir(where)
+            r = run(EVIL, where)
+            try:
+                check("mounted", r.returncode == 0, r.stderr)
+                start = f"{w.dir}/cwd/m"
+                out = in_terminal(argv, w.env, f"{w.dir}/cwd", [setup, f"shardfuse umount {start}\t\r", f"shardfuse status {start}\t\r", "exit\r"])
+                check(f"{name}: TAB gives the mount", w.calls() == [["umount", where], ["status", where]], (w.calls(), out[-300:]))
+            finally:
+                unmount(where)
+            check(f"{name}: no mount's name ran", not w.pwned(), w.pwned())
+
+
 def code_lines(text):
     """The indented lines of info or README that are Python or a shell's, MNT being the mountpoint."""
     return [x.strip() for x in text.splitlines() if re.match(r"\s+(torch|safetensors|numpy|AutoModel|ls \S*MNT/|shardfuse )", x)]
@@ -310,7 +330,7 @@ def on_a_terminal():
         check("no verb ran a name", not w.pwned(), w.pwned())
 
 
-for part in (completes_whole, lists_all, completes_part, pastes, names_source, advice, on_a_terminal):
+for part in (completes_whole, lists_all, completes_part, completes_mounts, pastes, names_source, advice, on_a_terminal):
     with attempt(part.__name__):
         part()
 finish()
