@@ -10,77 +10,14 @@
 #include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#include "base/buf.h"
 #include "base/mem.h"
+#include "base/mountinfo.h"
+#include "base/quote.h"
 #include "tool/ask.h"
 #include "fuse/mountpoint.h"
 
 #define ANSWER_MS 10000 /* of a path: an automounter may have work to do first */
-
-/* mountinfo writes blank, tab, newline and backslash as \ooo. In place. */
-static void unescape(char *s)
-{
-	char *to = s;
-	for (; *s; s++) {
-		if (s[0] == '\\' && s[1] >= '0' && s[1] <= '3' && s[2] >= '0' && s[2] <= '7' &&
-		    s[3] >= '0' && s[3] <= '7') {
-			*to++ = (char)((s[1] - '0') * 64 + (s[2] - '0') * 8 + (s[3] - '0'));
-			s += 3;
-		} else {
-			*to++ = *s;
-		}
-	}
-	*to = 0;
-}
-
-/* Source: proc(5): "36 35 98:0 /root /target opts optional… - type source superopts". 1 ours, 0
- * another's. */
-static int parse_line(char *line, struct sf_mountinfo *m)
-{
-	char *save = NULL, *field;
-	int i = 0;
-
-	for (field = strtok_r(line, " \n", &save); field && strcmp(field, "-") != 0;
-	     field = strtok_r(NULL, " \n", &save), i++) {
-		if (i == 2 && sscanf(field, "%u:%u", &m->major, &m->minor) != 2)
-			return 0;
-		if (i == 4)
-			m->target = field;
-	}
-	char *type = field ? strtok_r(NULL, " \n", &save) : NULL;
-	m->source = type ? strtok_r(NULL, " \n", &save) : NULL;
-	if (!m->source || !m->target || strcmp(type, "fuse.shardfuse") != 0)
-		return 0;
-	unescape(m->source);
-	unescape(m->target);
-	return 1;
-}
-
-int sf_mounts_each_of(FILE *f, int (*each)(void *arg, const struct sf_mountinfo *m), void *arg)
-{
-	char *line = NULL;
-	size_t cap = 0;
-	int r = 0;
-
-	while (r == 0 && getline(&line, &cap, f) > 0) {
-		struct sf_mountinfo m = { 0 };
-		if (parse_line(line, &m))
-			r = each(arg, &m);
-	}
-	free(line);
-	return r;
-}
-
-int sf_mounts_each(int (*each)(void *arg, const struct sf_mountinfo *m), void *arg,
-                   struct sf_error *err)
-{
-	FILE *f = fopen("/proc/self/mountinfo", "re");
-
-	if (!f)
-		return sf_fail_errno(err, "/proc/self/mountinfo");
-	int r = sf_mounts_each_of(f, each, arg);
-	fclose(f);
-	return r;
-}
 
 static bool is_dead(int code)
 {
@@ -209,16 +146,24 @@ bool sf_mountpoint_is_ours(const char *abs)
 	return sf_mounts_each(same_target, (void *)(uintptr_t)abs, NULL) > 0;
 }
 
+/* "mountpoint 'PATH': WHAT (COMMAND PATH)", to be copied. */
+static int fail_busy(struct sf_error *err, const char *path, const char *what, const char *command)
+{
+	SF_CLEANUP(sf_buf_release) struct sf_buf word = { 0 };
+
+	sf_quote_shell_message(&word, path, "MOUNTPOINT");
+	return sf_fail(err, -EBUSY, "mountpoint '%.300s': %s (%s %s)", path, what, command,
+	               sf_buf_cstr(&word));
+}
+
 /* Somewhere on the way to the mountpoint a system call does not return. */
 static int does_not_answer(const char *path, const struct look *l, struct sf_error *err)
 {
 	if (sf_mountpoint_is_ours(l->real[0] ? l->real : l->where.abs))
-		return sf_fail(
-			err, -EBUSY,
-			"mountpoint '%s': the shardfuse that is mounted there does not "
-			"answer, its process is stopped or hangs (shardfuse umount -z %s takes "
-			"it away)",
-			path, path);
+		return fail_busy(err, path,
+		                 "the shardfuse mounted there does not answer: its process is "
+		                 "stopped or hangs; to take the mount away",
+		                 "shardfuse umount -z");
 	return sf_fail(err, -ETIMEDOUT,
 	               "mountpoint '%s': a filesystem on the way to it does not answer within %d s",
 	               path, ANSWER_MS / 1000);
@@ -252,10 +197,8 @@ int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err)
 	/* several may lie on top of each other */
 	while ((r = look_at(path, false, l)) == 0 && sf_mountpoint_is_ours(l->real)) {
 		if (!is_dead(l->answer.statfs))
-			return sf_fail(err, -EBUSY,
-			               "mountpoint '%s': shardfuse is mounted there already "
-			               "(shardfuse umount %s)",
-			               path, path);
+			return fail_busy(err, path, "a shardfuse mount is there already; to end it",
+			                 "shardfuse umount");
 		r = sf_mountpoint_unmount(l->real, true, err);
 		if (r < 0)
 			return sf_fail_ctx(err, r,

@@ -3,19 +3,7 @@
 #define SF_FUSE_MOUNTPOINT_H
 
 #include <stdbool.h>
-#include <stdio.h>
 #include "base/error.h"
-
-struct sf_mountinfo {
-	char *source, *target; /* unescaped */
-	unsigned major, minor; /* of st_dev */
-};
-/* Calls @each for every mount of type fuse.shardfuse in /proc/self/mountinfo; nonzero ends it and
- * is returned. */
-int sf_mounts_each(int (*each)(void *arg, const struct sf_mountinfo *m), void *arg,
-                   struct sf_error *err);
-/* The same over a text in that form. */
-int sf_mounts_each_of(FILE *f, int (*each)(void *arg, const struct sf_mountinfo *m), void *arg);
 
 /*
  * An absolute path without touching its last component: that may be a dead mount, which answers

@@ -10,6 +10,7 @@
 #include "base/columns.h"
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/mountinfo.h"
 #include "base/path.h"
 #include "base/vec.h"
 #include "cli/terminal.h"

@@ -12,6 +12,7 @@ SF_SOURCES_BASE = \
 	%D%/base/log.c \
 	%D%/base/log_limit.c \
 	%D%/base/map.c \
+	%D%/base/mountinfo.c \
 	%D%/base/near.c \
 	%D%/base/path.c \
 	%D%/base/quote.c \

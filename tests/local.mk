@@ -36,6 +36,7 @@ TESTS_UNIT = \
 	%D%/unit/test_log_limit \
 	%D%/unit/test_map \
 	%D%/unit/test_map_file \
+	%D%/unit/test_mountinfo \
 	%D%/unit/test_near \
 	%D%/unit/test_new_file \
 	%D%/unit/test_npy \

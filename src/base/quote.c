@@ -98,3 +98,15 @@ void sf_quote_shell(struct sf_buf *out, const char *s, size_t len)
 			sf_buf_byte(out, (uint8_t)s[i]);
 	sf_buf_byte(out, '\'');
 }
+
+void sf_quote_shell_message(struct sf_buf *out, const char *s, const char *otherwise)
+{
+	struct sf_buf word = { .limit = 300 };
+
+	if (*s == '-')
+		sf_buf_str(&word, "-- ");
+	sf_quote_shell(&word, s, strlen(s));
+	const char *text = sf_buf_cstr(&word);
+	sf_buf_str(out, sf_buf_check(&word) < 0 || strchr(text, '\\') ? otherwise : text);
+	sf_buf_release(&word);
+}

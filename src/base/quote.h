@@ -18,5 +18,13 @@ void sf_quote_python(struct sf_buf *out, const char *s, size_t len);
  * there is something a terminal obeys or that is no UTF-8, $'\033[31m' (bash, zsh, ksh; not fish).
  */
 void sf_quote_shell(struct sf_buf *out, const char *s, size_t len);
+/*
+ * sf_quote_shell_message - the same for an argument in a command within an error's message, "-- "
+ * in front of one that would be taken for an option.
+ *
+ * Whoever prints a message doubles its backslashes, which would end a quoted word early: a word
+ * that needs one, or is longer than 300 bytes, is @otherwise ("MOUNTPOINT").
+ */
+void sf_quote_shell_message(struct sf_buf *out, const char *s, const char *otherwise);
 
 #endif

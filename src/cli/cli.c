@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/near.h"
 #include "base/path.h"
+#include "base/quote.h"
 #include "cli/cli.h"
 #include "cli/complete.h"
 #include "tool/progress.h"
@@ -251,10 +252,12 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 	}
 	/* one word that is neither a verb nor followed by a mountpoint */
 	if (argc == 2 && access(first, F_OK) == 0) {
+		SF_CLEANUP(sf_buf_release) struct sf_buf word = { 0 };
+		sf_quote_shell_message(&word, first, "SOURCE");
 		sf_fail(&err, -EINVAL,
-		        "'%s' alone says nothing: add a mountpoint, or a verb before it (shardfuse "
-		        "info %s)",
-		        first, first);
+		        "'%.300s': add a mountpoint behind it, or a verb before it (shardfuse info "
+		        "%s)",
+		        first, sf_buf_cstr(&word));
 		return sf_cli_error(SF_EXIT_USAGE, &err);
 	}
 	if (first[0] != '-' && !strchr(first, '/') && !strchr(first, ':') &&

@@ -239,7 +239,7 @@ static void offer_arg(struct comp *c)
 		sf_names_paths(&l, c->source, c->prefix);
 		offer_names(c, &l);
 	} else if (is(name, c->arg_len, "MOUNTPOINT") && !with_source) {
-		sf_names_mounts(&l, "/proc/self/mountinfo", c->prefix);
+		sf_names_mounts(&l, NULL, c->prefix);
 		offer_names(c, &l);
 	} else {
 		bool dir = is(name, c->arg_len, "SOURCE") || is(name, c->arg_len, "MOUNTPOINT");

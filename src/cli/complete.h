@@ -35,8 +35,8 @@ struct sf_names {
 /* Names that begin with @prefix. Failures give fewer, or none. */
 void sf_names_keys(struct sf_names *ret, const char *source, const char *prefix, bool stored);
 void sf_names_paths(struct sf_names *ret, const char *source, const char *prefix);
-/* Our mounts in a mountinfo file. */
-void sf_names_mounts(struct sf_names *ret, const char *mountinfo, const char *prefix);
+/* Our mounts in a text as /proc/self/mountinfo; NULL: in that. */
+void sf_names_mounts(struct sf_names *ret, FILE *mountinfo, const char *prefix);
 /* Sorts, drops doubles, and, of more than @many, cuts each behind the first dot (or slash) past
  * @prefix. */
 void sf_names_fold(struct sf_names *l, const char *prefix, size_t many);

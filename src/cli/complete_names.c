@@ -5,6 +5,7 @@
 
 #include "base/buf.h"
 #include "base/mem.h"
+#include "base/mountinfo.h"
 #include "cli/complete.h"
 
 #define NAMES_MAX (1u << 20)
@@ -105,44 +106,29 @@ void sf_names_paths(struct sf_names *ret, const char *source, const char *prefix
 	sf_common_release(&common);
 }
 
-/* mountinfo writes blank, tab, newline and backslash as \ooo. In place. */
-static void unescape(char *s)
-{
-	char *to = s;
+struct mounts {
+	struct sf_names *ret;
+	const char *prefix;
+};
 
-	for (; *s; s++) {
-		unsigned v = 0, i;
-		for (i = 1; s[0] == '\\' && i < 4 && s[i] >= '0' && s[i] <= '7'; i++)
-			v = v * 8 + (unsigned)(s[i] - '0');
-		*to++ = i == 4 ? (char)v : *s;
-		s += i == 4 ? 3 : 0;
-	}
-	*to = 0;
+static int each_mount(void *arg, const struct sf_mountinfo *m)
+{
+	const struct mounts *l = arg;
+	size_t len = strlen(m->target);
+
+	if (begins(m->target, len, l->prefix))
+		add(l->ret, m->target, len, false);
+	return 0;
 }
 
-/* Source: proc(5): "36 35 98:0 /root /target opts optional… - type source superopts" */
-void sf_names_mounts(struct sf_names *ret, const char *mountinfo, const char *prefix)
+void sf_names_mounts(struct sf_names *ret, FILE *mountinfo, const char *prefix)
 {
-	FILE *f = fopen(mountinfo, "re");
-	char *line = NULL;
-	size_t cap = 0;
+	struct mounts l = { ret, prefix };
 
-	while (f && getline(&line, &cap, f) > 0) {
-		char *save = NULL, *field = strtok_r(line, " \n", &save), *target = NULL;
-		for (int i = 0; field && strcmp(field, "-") != 0; i++) {
-			target = i == 4 ? field : target;
-			field = strtok_r(NULL, " \n", &save);
-		}
-		field = field ? strtok_r(NULL, " \n", &save) : NULL;
-		if (!target || !field || strcmp(field, "fuse.shardfuse") != 0)
-			continue;
-		unescape(target);
-		if (begins(target, strlen(target), prefix))
-			add(ret, target, strlen(target), false);
-	}
-	free(line);
-	if (f)
-		fclose(f);
+	if (mountinfo)
+		sf_mounts_each_of(mountinfo, each_mount, &l);
+	else
+		sf_mounts_each(each_mount, &l, NULL);
 }
 
 static int by_text(const void *a, const void *b)

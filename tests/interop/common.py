@@ -13,6 +13,7 @@ import math
 import os
 import pathlib
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -150,7 +151,7 @@ def jrun(*args, **kw):
 def mounted(d):
     d = os.path.realpath(d)
     with open("/proc/self/mountinfo", encoding="utf-8", errors="surrogateescape") as f:
-        return any(line.split()[4].replace("\\040", " ") == d for line in f)
+        return any(re.sub(r"\\([0-7]{3})", lambda o: chr(int(o[1], 8)), line.split()[4]) == d for line in f)
 
 
 def unmount(d):

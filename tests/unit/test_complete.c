@@ -179,29 +179,28 @@ END_TEST
 
 START_TEST(mounts_are_those_of_ours)
 {
-	char path[] = "/tmp/sf-complete-XXXXXX";
-	FILE *f = fdopen(mkstemp(path), "w");
+	static const char text[] =
+		"23 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
+		"36 23 0:50 / /mnt/a\\040b\\134 ro shared:9 master:1 - fuse.shardfuse /c\\040k ro\n"
+		"37 23 0:51 / /mnt/other ro - fuse.sshfs x ro\n"
+		"38 23 0:52 / /srv/c ro - fuse.shardfuse /c ro\n"
+		"garbage\n"
+		"39 23 0:53 / /short ro -\n"
+		"40 23 junk / /mnt/junk ro - fuse.shardfuse /c ro\n"
+		"41 23 0:54 / /mnt/none ro - fuse.shardfuse\n";
+	FILE *f = fmemopen((void *)(uintptr_t)text, strlen(text), "r");
 	struct sf_names l = { 0 };
 
-	fputs("23 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n"
-	      "36 23 0:50 / /mnt/a\\040b\\134 ro shared:9 master:1 - fuse.shardfuse /c\\040k ro\n"
-	      "37 23 0:51 / /mnt/other ro - fuse.sshfs x ro\n"
-	      "38 23 0:52 / /srv/c ro - fuse.shardfuse /c ro\n"
-	      "garbage\n"
-	      "39 23 0:53 / /short ro -\n",
-	      f);
-	fclose(f);
-	sf_names_mounts(&l, path, "/");
+	sf_names_mounts(&l, f, "/");
 	ck_assert_uint_eq(l.n, 2);
 	ck_assert_str_eq(l.at[0].text, "/mnt/a b\\");
 	ck_assert_str_eq(l.at[1].text, "/srv/c");
 	sf_names_release(&l);
-	sf_names_mounts(&l, path, "/srv");
+	rewind(f);
+	sf_names_mounts(&l, f, "/srv");
 	ck_assert_uint_eq(l.n, 1);
 	sf_names_release(&l);
-	unlink(path);
-	sf_names_mounts(&l, path, "/");
-	ck_assert_uint_eq(l.n, 0);
+	fclose(f);
 }
 END_TEST
 

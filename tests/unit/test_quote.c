@@ -55,6 +55,38 @@ START_TEST(literals_and_words)
 }
 END_TEST
 
+/* What prints a message doubles backslashes: no word has one then. */
+START_TEST(words_in_messages_stay_words)
+{
+	static const struct {
+		const char *s, *word;
+	} words[] = {
+		{ "/mnt/c", "/mnt/c" },  { "/mnt/a; id", "'/mnt/a; id'" },
+		{ "$(id)", "'$(id)'" },  { "-rf", "-- -rf" },
+		{ "-r f", "-- '-r f'" }, { "it's", "PATH" },
+		{ "a'; id; '", "PATH" }, { "a\\b", "PATH" },
+		{ "\033[2J", "PATH" },
+	};
+	char text[302];
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(words); i++) {
+		struct sf_buf b = { 0 };
+		sf_quote_shell_message(&b, words[i].s, "PATH");
+		ck_assert_str_eq(sf_buf_cstr(&b), words[i].word);
+		sf_buf_release(&b);
+	}
+	memset(text, 'x', 301);
+	for (size_t len = 300; len <= 301; len++) {
+		struct sf_buf b = { 0 };
+		text[len] = 0;
+		sf_quote_shell_message(&b, text, "PATH");
+		ck_assert_uint_eq(b.len, len == 300 ? 300 : 4);
+		sf_buf_release(&b);
+		text[300] = 'x';
+	}
+}
+END_TEST
+
 /* Whatever goes in, what comes out is one line of shown characters that neither quote ends early.
  */
 START_TEST(random_bytes_stay_inside)
@@ -113,6 +145,7 @@ int main(void)
 	TCase *tc = tcase_create("quote");
 
 	tcase_add_test(tc, literals_and_words);
+	tcase_add_test(tc, words_in_messages_stay_words);
 	tcase_add_test(tc, random_bytes_stay_inside);
 	tcase_add_test(tc, what_is_shown_as_itself);
 	suite_add_tcase(s, tc);
