@@ -297,8 +297,12 @@ void sf_common_program(struct sf_common *o)
 
 	raise_open_files();
 	o->guard = sf_guard_install() >= 0;
-	if (trace && *trace)
-		o->trace_fd = open(trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (!trace || !*trace)
+		return;
+	o->trace_fd = open(trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (o->trace_fd < 0)
+		sf_log(&o->log, SF_LOG_ERROR, "SF_TRACE='%.300s': %s: reads are not traced", trace,
+		       strerror(errno));
 }
 
 void sf_common_release(struct sf_common *o)

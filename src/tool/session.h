@@ -27,7 +27,8 @@ struct sf_common {
 extern const struct sf_opt sf_common_options[], sf_view_option_table[];
 void sf_common_init(struct sf_common *o);
 /* What only a program may do for its process: a SIGBUS handler (store/guard.h), its limit of open
- * files, the file named by SF_TRACE. After sf_common_init. */
+ * files, the file named by SF_TRACE: one that cannot be opened is an error in the log, and no more,
+ * as git's GIT_TRACE. After sf_common_init. */
 void sf_common_program(struct sf_common *o);
 void sf_common_release(struct sf_common *o);
 

@@ -40,6 +40,42 @@ def test_trace():
         check("and the trace has the read", any('".metadata"' in line for line in lines), lines)
 
 
+def test_trace_nowhere():
+    """A trace that cannot be written is one line, as git's; the verb and the mount go on."""
+    ckpt, _ = case("dcp/fsdp4")
+    with tempfile.TemporaryDirectory() as d:
+        os.mkdir(f"{d}/m")
+        env = {"SF_TRACE": f"{d}/none/trace"}
+        r = run("keys", ckpt, env=env)
+        check("SF_TRACE that cannot be opened: one line, and the verb's work", r.returncode == 0 and r.stdout and len(r.stderr.splitlines()) == 1 and f"{d}/none/trace" in r.stderr and "No such file" in r.stderr,
+              (r.returncode, r.stderr))
+        r = run(ckpt, f"{d}/m", env=env)
+        check("and the mount's", r.returncode == 0 and mounted(f"{d}/m") and r.stderr.count(f"{d}/none/trace") == 1, (r.returncode, r.stderr))
+        unmount(f"{d}/m")
+
+
+def test_names():
+    """A command in a message is safe to paste, whatever the mountpoint is called."""
+    ckpt, _ = case("dcp/fsdp4")
+    for name in ("m; >PWNED", "$(>PWNED)", "-z", "it's", "a'; >PWNED; '", "b\\", "n\n>PWNED"):
+        with attempt(f"a mountpoint called {name!r}"), tempfile.TemporaryDirectory() as d:
+            os.mkdir(f"{d}/{name}")
+            os.mkdir(f"{d}/bin")
+            os.symlink(os.path.abspath(BIN), f"{d}/bin/shardfuse")
+            with Mount(ckpt, dir=f"{d}/{name}") as m:
+                r = run("mount", "--", ckpt, name, cwd=d)
+                line = r.stderr.rpartition(" (")[2].rpartition(")")[0]
+                check(f"mount over {name!r}: exit 1 and a command", r.returncode == 1 and line.startswith("shardfuse umount "), (r.returncode, r.stderr))
+                if line.startswith("shardfuse umount "):
+                    subprocess.run(["bash", "-c", line], cwd=d, env={**os.environ, "PATH": f"{d}/bin:{os.environ['PATH']}"}, capture_output=True, timeout=60)
+                    check(f"what it does is safe: {name!r}", sorted(os.listdir(d)) == sorted([name, "bin"]), (line, os.listdir(d)))
+                    check(f"and it unmounts {name!r}, where it names it", not mounted(m) or line == "shardfuse umount MOUNTPOINT", line)
+    with attempt("SOURCE alone"), tempfile.TemporaryDirectory() as d:
+        os.mkdir(f"{d}/a; >PWNED")
+        r = run("a; >PWNED", cwd=d)
+        check("SOURCE alone: the command is quoted", r.returncode == 2 and "(shardfuse info 'a; >PWNED')" in r.stderr, r.stderr)
+
+
 def test_stopped():
     """Nothing that is asked about a mountpoint waits for a daemon that does not answer."""
     ckpt, _ = case("dcp/fsdp4")
