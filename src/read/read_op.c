@@ -49,45 +49,39 @@ int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
 
 /* ---- what the view says ---- */
 
-/* Room for @len bytes more of the read, or NULL. */
-static uint8_t *take(struct sf_parts *p, uint64_t len)
+/* Room for @len bytes more of the read: 0, -ERANGE, -ENOMEM. */
+static int take(struct sf_parts *p, uint64_t len, uint8_t **ret)
 {
 	uint8_t *dst;
 
 	if (len > p->op->len - p->at)
-		return NULL;
+		return -ERANGE;
 	dst = sf_op_dst(p->op);
-	if (dst) {
-		dst += p->at;
-		p->at += len;
-	}
-	return dst;
+	if (!dst)
+		return -ENOMEM;
+	*ret = dst + p->at;
+	p->at += len;
+	return 0;
 }
 
 int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len)
 {
 	uint8_t *dst;
+	int r = len ? take(p, len, &dst) : 0;
 
-	if (!len)
-		return 0;
-	dst = take(p, len);
-	if (!dst)
-		return -ENOMEM;
-	memcpy(dst, at, len);
-	return 0;
+	if (r == 0 && len)
+		memcpy(dst, at, len);
+	return r;
 }
 
 int sf_parts_zeros(struct sf_parts *p, uint64_t len)
 {
 	uint8_t *dst;
+	int r = len ? take(p, len, &dst) : 0;
 
-	if (!len)
-		return 0;
-	dst = take(p, len);
-	if (!dst)
-		return -ENOMEM;
-	memset(dst, 0, len);
-	return 0;
+	if (r == 0 && len)
+		memset(dst, 0, len);
+	return r;
 }
 
 static int add_part(struct sf_parts *p, struct sf_part part)

@@ -16,7 +16,8 @@ void sf_reader_free(struct sf_reader *r); /* no read may be under way */
 const struct sf_ckpt *sf_reader_ckpt(const struct sf_reader *r);
 struct sf_io *sf_reader_io(const struct sf_reader *r); /* the store's: views log and count through it */
 
-/* What a range of a virtual file is made of, in order; a view says it through the functions below. */
+/* What a range of a virtual file is made of, in order; a view says it through the functions below. Each: 0; -ERANGE, more
+ * than the read asks for, or than is there; -ENOMEM. */
 struct sf_parts;
 /* Bytes made by the view (headers): copied at once. */
 int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len);

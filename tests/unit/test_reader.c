@@ -714,7 +714,7 @@ START_TEST(what_a_view_gives_wrongly_is_refused)
 		int r;
 		const char *words[2];
 	} cases[] = {
-		{ { { { ASK_BYTES, .len = 101 } }, 1 }, -ENOMEM, { "100", "7" } },
+		{ { { { ASK_BYTES, .len = 101 } }, 1 }, -ERANGE, { "100", "7" } },
 		{ { { { ASK_BYTES, .len = 60 }, { ASK_TENSOR, .len = 41 } }, 2 },
 		  -ERANGE,
 		  { "100", "7" } },
