@@ -168,12 +168,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	if (!common->quiet && !s.view.hf_files_found &&
 	    sf_tree_lookup(s.tree, SF_NODE_ROOT, "hf", 2, &hf) >= 0)
 		fprintf(stderr, "shardfuse: no config.json: add -o hf_files=DIR\n");
-	/* what the system's tables of mounts show: relative to here it would mean nothing there */
-	const char *shown = s.store->source;
-	r = make_absolute(&shown, err);
-	SF_FREE char *made = shown != s.store->source ? (char *)(uintptr_t)shown : NULL;
-	if (r >= 0)
-		r = sf_mount_options_serve(o, shown, &serve, &fuse_options, err);
+	r = sf_mount_options_serve(o, s.store->source, &serve, &fuse_options, err);
 	if (r >= 0) {
 		serve.mountpoint = mountpoint;
 		serve.fuse_options = fuse_options;

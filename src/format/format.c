@@ -93,7 +93,7 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
                    struct sf_error *err)
 {
 	const char *uncommitted = NULL, *data = NULL;
-	struct sf_unread unread = { NULL };
+	struct sf_unread unread = { 0 };
 
 	if (format && sf_unread_format(format) == 1) {
 		sf_unread_find(store, l->files.at, l->files.n, &unread);

@@ -155,7 +155,7 @@ static const char *backend(struct sf_store *store, const struct sf_objinfo *file
 void sf_unread_megatron(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                         struct sf_unread *ret)
 {
-	*ret = (struct sf_unread){ NULL };
+	*ret = (struct sf_unread){ 0 };
 	for (size_t i = 0; i < n; i++) {
 		const char *slash = strchr(files[i].name, '/'), *name;
 		if (strcmp(slash ? slash + 1 : files[i].name, "metadata.json") != 0)
