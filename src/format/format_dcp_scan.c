@@ -147,6 +147,8 @@ static int read_global(struct dcp_scan *s)
 				return r;
 		}
 		len = (size_t)(nl - s->p);
+		if (!sf_utf8_valid((const char *)s->p, len))
+			return DCP_UNKNOWN; /* as in push_string; every string of @m is checked */
 		if (dcp_meta_str(s->m, (const char *)s->p, len, &str[k]) < 0)
 			return dcp_scan_no_memory(s);
 		s->p += len + 1;

@@ -385,13 +385,15 @@ static int take_keys(struct dcp_scan *s, dcp_value dict)
 {
 	struct dcp_meta *m = s->m;
 	const struct dcp_cont *c = &s->cont.at[dcp_num(dict)];
+	SF_FREE bool *seen = calloc(m->str.n, sizeof(*seen));
 
-	if (dcp_keys_reserve(&m->key, c->n / 2) < 0)
+	if (!seen || dcp_keys_reserve(&m->key, c->n / 2) < 0)
 		return dcp_scan_no_memory(s);
 	for (uint32_t i = 0; i + 1 < c->n; i += 2) {
 		struct dcp_key key = { .name = (uint32_t)dcp_num(c->at[i]), .tensor = DCP_NONE };
-		if (dcp_tag(c->at[i]) != V_STR)
-			return DCP_UNKNOWN;
+		if (dcp_tag(c->at[i]) != V_STR || seen[key.name])
+			return DCP_UNKNOWN; /* of equal keys the value reader takes Python's */
+		seen[key.name] = true;
 		if (dcp_tag(c->at[i + 1]) == V_TENSOR) {
 			key.tensor = (uint32_t)dcp_num(c->at[i + 1]);
 			m->tensor.at[key.tensor].taken = true;
@@ -407,16 +409,21 @@ static int take_keys(struct dcp_scan *s, dcp_value dict)
 	return 0;
 }
 
+/* Python's dict: the last of equal keys gives the path, the first the place. */
 static int take_paths(struct dcp_scan *s, dcp_value dict)
 {
 	struct dcp_meta *m = s->m;
 	const struct dcp_cont *c;
+	SF_FREE uint32_t *path_of = NULL; /* by string: its path + 1 */
 
 	if (dcp_tag(dict) != V_DICT) {
 		m->no_paths = true;
 		return dict == V_ABSENT || dcp_tag(dict) == V_NONE ? 0 : DCP_UNKNOWN;
 	}
 	c = &s->cont.at[dcp_num(dict)];
+	path_of = calloc(m->str.n, sizeof(*path_of));
+	if (!path_of)
+		return dcp_scan_no_memory(s);
 	for (uint32_t i = 0; i + 1 < c->n; i += 2) {
 		struct dcp_path path = { .key = (uint32_t)dcp_num(c->at[i]),
 			                 .elem0 = (uint32_t)m->elem.n };
@@ -442,8 +449,13 @@ static int take_paths(struct dcp_scan *s, dcp_value dict)
 			if (dcp_elems_push(&m->elem, e) < 0)
 				return dcp_scan_no_memory(s);
 		}
+		if (path_of[path.key]) {
+			m->path.at[path_of[path.key] - 1] = path;
+			continue;
+		}
 		if (dcp_paths_push(&m->path, path) < 0)
 			return dcp_scan_no_memory(s);
+		path_of[path.key] = (uint32_t)m->path.n;
 	}
 	return 0;
 }

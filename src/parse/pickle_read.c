@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "parse/pickle_build.h"
 
 #define DEFAULT_MEMORY ((size_t)1 << 30)
@@ -93,6 +94,9 @@ static int global_lines(struct sf_pm *m)
 
 	for (int i = 0; i < 2 && r == 0; i++) {
 		r = take_line(m, &s, &len);
+		/* here Python lets no surrogates pass */
+		if (r == 0 && !sf_utf8_valid((const char *)s, len))
+			r = sf_pm_fail(m, -EBADMSG, "a name of %zu bytes is not UTF-8", len);
 		if (r == 0)
 			r = sf_pm_push_text(m, SF_PV_STR, s, len);
 	}
