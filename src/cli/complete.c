@@ -28,6 +28,8 @@ struct comp {
 	struct sf_buf list; /* the triples */
 	/* what was typed before CURRENT */
 	const struct sf_cmd *cmd;
+	char **words; /* all of them behind the verb */
+	int nwords;
 	const char *source; /* SOURCE, NULL: none yet */
 	unsigned nargs;     /* positional arguments before CURRENT */
 	bool only_args;     /* "--" was typed */
@@ -66,48 +68,6 @@ static void offer_names(struct comp *c, struct sf_names *l)
 	sf_names_release(l);
 }
 
-static void offer_keys(struct comp *c, bool stored)
-{
-	struct sf_names l = { 0 };
-
-	if (!c->source)
-		return;
-	sf_names_keys(&l, c->source, c->prefix, stored);
-	offer_names(c, &l);
-}
-
-/* The value of an option begins at prefix; lists go on behind @sep. */
-static void offer_values(struct comp *c, const struct sf_opt *o, char sep)
-{
-	const char *values = o->arg && strchr(o->arg, '|') && !strchr(o->arg, '@') ? o->arg : NULL;
-
-	if (o->type == SF_OPT_LIST) {
-		const char *last = strrchr(c->prefix, sep);
-		c->prefix = last ? last + 1 : c->prefix;
-	}
-	for (size_t i = 0; i < SF_ARRAY_LEN(values_of); i++)
-		if (strcmp(o->name, values_of[i].option) == 0)
-			values = values_of[i].values;
-	if (strcmp(o->name, "key") == 0 || strcmp(o->name, "ignore") == 0) {
-		offer_keys(c, true);
-	} else if (strcmp(o->name, "strict") == 0) {
-		for (size_t i = 0; sf_strict_name(i); i++)
-			offer(c, sf_strict_name(i), "", false);
-	} else if (o->arg && strncmp(o->arg, "DIR", 3) == 0) {
-		c->what = "dirs";
-	} else if (o->arg && strcmp(o->arg, "FILE") == 0) {
-		c->what = "files";
-	} else if (values) {
-		for (const char *at = values;; at++) {
-			size_t n = strcspn(at, "|");
-			offer_n(c, at, n, "", false);
-			at += n;
-			if (!*at)
-				break;
-		}
-	}
-}
-
 static bool takes_value(const struct sf_opt *o)
 {
 	return o->type != SF_OPT_FLAG && o->type != SF_OPT_NOFLAG;
@@ -125,6 +85,88 @@ static void tables_of(const struct sf_cmd *cmd, const struct sf_opt *ret[4])
 	if (cmd->common)
 		ret[n++] = sf_common_options;
 	ret[n] = NULL;
+}
+
+/* What lists of a verb's own options hold. */
+static void release_options(const struct sf_opt *table, void *dest)
+{
+	for (const struct sf_opt *o = table; o && o->name; o++) {
+		struct sf_strs *l = (struct sf_strs *)((char *)dest + o->offset);
+		if (o->type != SF_OPT_STRS && o->type != SF_OPT_LIST)
+			continue;
+		for (size_t i = 0; o->type == SF_OPT_LIST && i < l->n; i++)
+			free((void *)(uintptr_t)l->at[i]);
+		free(l->at);
+	}
+}
+
+enum names { SHOWN_KEYS, STORED_KEYS, PATHS };
+
+/*
+ * Names of SOURCE, as the options typed before CURRENT show them; of those the verb would refuse,
+ * as far as they go. No option changes a stored name, and one that an option leaves out may be
+ * meant by the next.
+ */
+static void offer_of_source(struct comp *c, enum names what)
+{
+	const struct sf_opt *tables[4];
+	void *own = calloc(1, c->cmd->opt_size + 1), *dests[4] = { own };
+	SF_FREE char **word = sf_alloc_array((size_t)c->nwords, sizeof(*word));
+	struct sf_common typed, use;
+	struct sf_names l = { 0 };
+
+	if (c->source && own && word) {
+		memcpy(word, c->words, (size_t)c->nwords * sizeof(*word)); /* they are reordered */
+		tables_of(c->cmd, tables);
+		sf_common_init(&typed);
+		for (size_t t = c->cmd->options ? 1 : 0; tables[t]; t++)
+			dests[t] = tables[t] == sf_common_options ? (void *)&typed : &typed.view;
+		sf_options_parse(tables, dests, c->nwords, word, NULL);
+		use = typed;
+		use.log = (struct sf_log){ 0 };
+		if (what == STORED_KEYS)
+			sf_view_options_init(&use.view);
+		if (what == PATHS)
+			sf_names_paths(&l, &use, c->source, c->prefix);
+		else
+			sf_names_keys(&l, &use, c->source, c->prefix, what == STORED_KEYS);
+		sf_common_release(&typed);
+		release_options(c->cmd->options, own);
+	}
+	free(own);
+	offer_names(c, &l);
+}
+
+/* The value of an option begins at prefix; lists go on behind @sep. */
+static void offer_values(struct comp *c, const struct sf_opt *o, char sep)
+{
+	const char *values = o->arg && strchr(o->arg, '|') && !strchr(o->arg, '@') ? o->arg : NULL;
+
+	if (o->type == SF_OPT_LIST) {
+		const char *last = strrchr(c->prefix, sep);
+		c->prefix = last ? last + 1 : c->prefix;
+	}
+	for (size_t i = 0; i < SF_ARRAY_LEN(values_of); i++)
+		if (strcmp(o->name, values_of[i].option) == 0)
+			values = values_of[i].values;
+	if (strcmp(o->name, "key") == 0 || strcmp(o->name, "ignore") == 0) {
+		offer_of_source(c, STORED_KEYS);
+	} else if (strcmp(o->name, "strict") == 0) {
+		for (size_t i = 0; sf_strict_name(i); i++)
+			offer(c, sf_strict_name(i), "", false);
+	} else if (o->arg && strncmp(o->arg, "DIR", 3) == 0) {
+		c->what = "dirs";
+	} else if (o->arg && strcmp(o->arg, "FILE") == 0) {
+		c->what = "files";
+	} else if (values) {
+		for (const char *at = values;; at++) {
+			size_t n = strcspn(at, "|");
+			offer_n(c, at, n, "", false);
+			at += n;
+			if (!*at)
+				break;
+		}
+	}
 }
 
 /* "--name", "-n", without what may follow '='. */
@@ -234,10 +276,9 @@ static void offer_arg(struct comp *c)
 	if (!name)
 		return;
 	if (is(name, c->arg_len, "KEY")) {
-		offer_keys(c, false);
+		offer_of_source(c, SHOWN_KEYS);
 	} else if (is(name, c->arg_len, "PATH") && c->source) {
-		sf_names_paths(&l, c->source, c->prefix);
-		offer_names(c, &l);
+		offer_of_source(c, PATHS);
 	} else if (is(name, c->arg_len, "MOUNTPOINT") && !with_source) {
 		sf_names_mounts(&l, NULL, c->prefix);
 		offer_names(c, &l);
@@ -284,6 +325,8 @@ static void complete(struct comp *c, int argc, char **argv, const struct sf_cmd 
 		i++;
 	else if (!(c->cmd = find("mount", cmds, ncmds)))
 		return;
+	c->words = argv + i;
+	c->nwords = argc - 1 - i;
 	for (; i < argc - 1; i++) {
 		const char *w = argv[i];
 		if (pending) {

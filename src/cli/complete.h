@@ -18,9 +18,10 @@
  * when it is a beginning and no blank follows ("npy/", "dtype="), else ""
  *
  * A checkpoint's names are data: the shells quote them and never expand them. They are read of a
- * checkpoint on this machine only, a remote one would make the key press wait. Of many names those
- * up to the next dot are given. What begins with '-' is an option until "--" was typed. Never talks
- * on stderr; 0.
+ * checkpoint on this machine only, a remote one would make the key press wait. What was typed
+ * before CURRENT counts: names are those that --map and the like make. Of many names those up to
+ * the next dot are given. What begins with '-' is an option until "--" was typed. Never talks on
+ * stderr; 0.
  */
 int sf_complete(FILE *out, int argc, char **argv, const struct sf_cmd *const *cmds, size_t ncmds);
 
@@ -32,9 +33,11 @@ struct sf_names {
 	} * at;
 	size_t n, cap;
 };
-/* Names that begin with @prefix. Failures give fewer, or none. */
-void sf_names_keys(struct sf_names *ret, const char *source, const char *prefix, bool stored);
-void sf_names_paths(struct sf_names *ret, const char *source, const char *prefix);
+/* Names that begin with @prefix, as @common shows them. Failures give fewer, or none. */
+void sf_names_keys(struct sf_names *ret, const struct sf_common *common, const char *source,
+                   const char *prefix, bool stored);
+void sf_names_paths(struct sf_names *ret, const struct sf_common *common, const char *source,
+                    const char *prefix);
 /* Our mounts in a text as /proc/self/mountinfo; NULL: in that. */
 void sf_names_mounts(struct sf_names *ret, FILE *mountinfo, const char *prefix);
 /* Sorts, drops doubles, and, of more than @many, cuts each behind the first dot (or slash) past

@@ -36,21 +36,19 @@ static bool begins(const char *s, size_t len, const char *prefix)
 	return n <= len && memcmp(s, prefix, n) == 0;
 }
 
-static int open_quietly(struct sf_session *s, struct sf_common *common, const char *source)
+static int open_local(struct sf_session *s, const struct sf_common *common, const char *source)
 {
 	if (strstr(source, "://") && !begins(source, strlen(source), "file://"))
 		return -ENOTSUP;
-	sf_common_init(common);
-	common->log = (struct sf_log){ 0 };
 	return sf_session_open(s, common, source, NULL);
 }
 
-void sf_names_keys(struct sf_names *ret, const char *source, const char *prefix, bool stored)
+void sf_names_keys(struct sf_names *ret, const struct sf_common *common, const char *source,
+                   const char *prefix, bool stored)
 {
-	struct sf_common common;
 	struct sf_session s;
 
-	if (open_quietly(&s, &common, source) < 0)
+	if (open_local(&s, common, source) < 0)
 		return;
 	for (uint32_t i = 0; i < s.catalog->n; i++) {
 		const struct sf_entry *e = &s.catalog->entry[i];
@@ -61,7 +59,6 @@ void sf_names_keys(struct sf_names *ret, const char *source, const char *prefix,
 			add(ret, name, len, false);
 	}
 	sf_session_close(&s);
-	sf_common_release(&common);
 }
 
 struct listing {
@@ -88,22 +85,21 @@ static int each_entry(void *arg, const char *name, size_t len, sf_node node, enu
 	return 0;
 }
 
-void sf_names_paths(struct sf_names *ret, const char *source, const char *prefix)
+void sf_names_paths(struct sf_names *ret, const struct sf_common *common, const char *source,
+                    const char *prefix)
 {
 	const char *slash = strrchr(prefix, '/');
 	struct listing l = { .ret = ret, .dir = prefix, .rest = slash ? slash + 1 : prefix };
-	struct sf_common common;
 	struct sf_session s;
 	sf_node dir = SF_NODE_ROOT;
 
 	l.dir_len = (int)(l.rest - prefix);
-	if (open_quietly(&s, &common, source) < 0)
+	if (open_local(&s, common, source) < 0)
 		return;
 	SF_FREE char *path = strndup(prefix, (size_t)l.dir_len);
 	if (path && (!*path || sf_tree_walk(s.tree, path, true, &dir, NULL) >= 0))
 		sf_tree_readdir(s.tree, dir, 0, each_entry, &l);
 	sf_session_close(&s);
-	sf_common_release(&common);
 }
 
 struct mounts {

@@ -111,6 +111,25 @@ START_TEST(options_and_their_values)
 }
 END_TEST
 
+START_TEST(names_are_those_that_the_options_before_make)
+{
+	ck_assert_str_eq(answer("info CKPT --map train=T tr"), "none||");
+	ck_assert_str_eq(answer("info --map train=T CKPT T.st"), "none||T.step");
+	ck_assert_str_eq(answer("get CKPT --map train=T --map T=no --format npy T.st"), "none||");
+	ck_assert_str_eq(answer("get CKPT --map=train=T T.step T.lo"), "none||T.loss");
+	ck_assert_str_eq(answer("ls CKPT --map train=T state/T"), "none||state/T/+");
+	ck_assert_str_eq(answer("ls CKPT --views npy np"), "none||npy/+");
+	ck_assert_str_eq(answer("ls CKPT --views npy chec"), "none||");
+	ck_assert_str_eq(answer("info CKPT --ignore train.step train.st"), "none||");
+	/* stored names, also of what is left out or shown under another one */
+	ck_assert_str_eq(answer("info CKPT --map train=T --ignore train.step --key train.st"),
+	                 "none||train.step");
+	/* what the verb would refuse: what came before it counts */
+	ck_assert_str_eq(answer("info CKPT --map train=T --no-such-option T.st"), "none||T.step");
+	ck_assert_str_eq(answer("info CKPT --source-format nothing train.st"), "none||");
+}
+END_TEST
+
 START_TEST(words_of_o)
 {
 	ck_assert_str_eq(answer("CKPT /mnt -o allow"), "none||allow_other");
@@ -211,6 +230,7 @@ int main(void)
 
 	tcase_add_test(tc, the_usage_line_says_what_an_argument_is);
 	tcase_add_test(tc, options_and_their_values);
+	tcase_add_test(tc, names_are_those_that_the_options_before_make);
 	tcase_add_test(tc, words_of_o);
 	tcase_add_test(tc, a_key_that_looks_like_an_option_comes_behind_two_dashes);
 	tcase_add_test(tc, of_many_the_beginnings);
