@@ -205,6 +205,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/get_choice.c \
 	%D%/cli/key_slice.c \
 	%D%/cli/object_line.c \
+	%D%/cli/old_files.c \
 	%D%/cli/out_list.c \
 	%D%/cli/table.c \
 	%D%/cli/terminal.c \

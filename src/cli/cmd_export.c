@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "cli/cli.h"
 #include "cli/export_hf.h"
+#include "cli/old_files.h"
 #include "cli/out_list.h"
 #include "cli/text.h"
 #include "tool/interrupt.h"
@@ -46,7 +47,8 @@ struct export
 	bool optim;
 	const char *target;
 	struct sf_out_list list;
-	uint32_t *entries; /* scratch: a selection being made */
+	uint32_t *entries;       /* scratch: a selection being made */
+	struct sf_old_files old; /* chunks of a larger export, which go when all is written */
 };
 
 static bool has_suffix(const char *s, const char *suffix)
@@ -176,7 +178,7 @@ static int plan_per_tensor(struct export *x)
 }
 
 /* GROUP/chunk-00000.EXT: filled in stored order up to max_shard_size; one larger tensor stands
- * alone. */
+ * alone. Who loads them takes all that are in a directory: none of an older export stays there. */
 static int plan_chunks(struct export *x)
 {
 	const struct sf_catalog *c = x->s->catalog;
@@ -211,7 +213,11 @@ static int plan_chunks(struct export *x)
 				x->entries[n++] = entry;
 			bytes += size;
 		}
+		if (own && r >= 0)
+			r = sf_old_chunks(&x->old, x->target, dir, own, sf_out_suffix(x->format));
 	}
+	if (others && r >= 0)
+		r = sf_old_chunks(&x->old, x->target, OTHER, others, sf_out_suffix(x->format));
 	return r;
 }
 
@@ -226,6 +232,15 @@ static int plan(struct export *x, struct sf_error *err)
 	else
 		r = is_file_target(x) ? plan_file(x) : plan_dir(x);
 	return r < 0 ? sf_fail(err, r, "out of memory") : 0;
+}
+
+static int replace_old(const struct export *x, struct sf_write_options *w, struct sf_error *err)
+{
+	if (!w->force && x->old.n)
+		return sf_old_files_refuse(&x->old, err);
+	w->after = x->old.at;
+	w->nafter = x->old.n;
+	return 0;
 }
 
 static int nothing(const struct export *x, int r, struct sf_error *err)
@@ -258,6 +273,8 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 			r = sf_hf_export_plan(&old, hf, x->target, &x->list, &w, err);
 	} else {
 		r = plan(x, err);
+		if (r >= 0)
+			r = replace_old(x, &w, err);
 	}
 	if (r >= 0)
 		r = sf_out_check_any(&x->list, err);
@@ -359,6 +376,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	if (r >= 0) {
 		r = export(&x, o, &err);
 		sf_out_release(&x.list);
+		sf_old_files_release(&x.old);
 		free(x.entries);
 		sf_session_close(&s);
 	}

@@ -33,35 +33,10 @@
  * appear without theirs.
  */
 
-static int push(struct sf_old_files *l, char *path)
-{
-	if (l->n == l->cap) {
-		size_t cap = l->cap ? l->cap * 2 : 8;
-		char **at = path ? realloc(l->at, cap * sizeof(*at)) : NULL;
-		if (!at) {
-			free(path);
-			return -ENOMEM;
-		}
-		l->at = at;
-		l->cap = cap;
-	}
-	l->at[l->n] = path;
-	l->n += path != NULL;
-	return path ? 0 : -ENOMEM;
-}
-
-static void release(struct sf_old_files *l)
-{
-	for (size_t i = 0; i < l->n; i++)
-		free(l->at[i]);
-	free(l->at);
-	*l = (struct sf_old_files){ 0 };
-}
-
 void sf_hf_export_release(struct sf_hf_export *x)
 {
-	release(&x->before);
-	release(&x->after);
+	sf_old_files_release(&x->before);
+	sf_old_files_release(&x->after);
 }
 
 #define SUFFIX ".safetensors"
@@ -103,8 +78,8 @@ static int take(struct sf_hf_export *x, const struct sf_hf *hf, const char *targ
 
 	if (is_shard(name, stem)) {
 		if (!shards || !is_new(hf, name))
-			return push(&x->after, sf_cli_text("%s/%s", target, name));
-		return push(&x->before, sf_cli_text("%s/%s", target, name));
+			return sf_old_files_add(&x->after, sf_cli_text("%s/%s", target, name));
+		return sf_old_files_add(&x->before, sf_cli_text("%s/%s", target, name));
 	}
 	f->single |= strcmp(name, f->single_name) == 0;
 	f->index |= strcmp(name, hf->index_name) == 0;
@@ -132,7 +107,7 @@ static int add_forms(struct sf_hf_export *x, const struct sf_hf *hf, const char 
 	int r = 0;
 
 	if (hf->nfiles > 1 && f->single) {
-		r = push(&x->after, sf_cli_text("%s/%s", target, f->single_name));
+		r = sf_old_files_add(&x->after, sf_cli_text("%s/%s", target, f->single_name));
 		for (size_t i = x->after.n - 1; r >= 0 && i > 0; i--) {
 			char *path = x->after.at[i];
 			x->after.at[i] = x->after.at[i - 1];
@@ -140,7 +115,7 @@ static int add_forms(struct sf_hf_export *x, const struct sf_hf *hf, const char 
 		}
 	}
 	if (hf->nfiles <= 1 && f->index)
-		r = push(&x->after, sf_cli_text("%s/%s", target, hf->index_name));
+		r = sf_old_files_add(&x->after, sf_cli_text("%s/%s", target, hf->index_name));
 	return r;
 }
 
@@ -180,10 +155,7 @@ int sf_hf_export_plan(struct sf_hf_export *x, const struct sf_hf *hf, const char
 	if (r >= 0)
 		r = add_forms(x, hf, target, &f);
 	if (r >= 0 && !o->force && x->after.n)
-		return sf_fail(err, -EEXIST,
-		               "'%s' already exists: loaders would take it for a part of the new "
-		               "model (use --force to replace it)",
-		               x->after.at[0]);
+		return sf_old_files_refuse(&x->after, err);
 	if (r >= 0)
 		r = add_files(list, hf, target, hf->nfiles > 1 && f.single);
 	if (r < 0)

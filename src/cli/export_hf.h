@@ -2,13 +2,10 @@
 #ifndef SF_CLI_EXPORT_HF_H
 #define SF_CLI_EXPORT_HF_H
 
+#include "cli/old_files.h"
 #include "cli/out_list.h"
 
-/* Paths of old weights in the target's directory that the set replaces; malloc'ed. */
-struct sf_old_files {
-	char **at;
-	size_t n, cap;
-};
+/* Old weights in the target's directory that the set replaces. */
 struct sf_hf_export {
 	struct sf_old_files before, after; /* as sf_write_options has them */
 };

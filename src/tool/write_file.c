@@ -28,6 +28,7 @@ struct batch {
 	struct sf_out_file *files;
 	struct sf_new_file *new; /* one for each */
 	size_t n;
+	bool last; /* of all files */
 	const struct sf_write_options *o;
 	unsigned threads;
 	_Atomic size_t next;
@@ -176,9 +177,12 @@ static int publish(struct batch *b, void (*done)(void *arg, const struct sf_out_
 	for (; n < b->n && r >= 0; n++)
 		r = sf_new_file_publish(&b->new[n], b->files[n].path, o->force, b->err);
 	if (r >= 0)
-		r = remove_files(o->after, o->set ? o->nafter : 0, b->err);
+		r = remove_files(o->after, b->last ? o->nafter : 0, b->err);
 	if (r >= 0)
 		r = sync_dirs(b, b->err);
+	for (size_t i = 0; b->last && i < o->nafter && r >= 0; i++)
+		if (i == 0 || !same_dir(o->after[i - 1], o->after[i]))
+			r = sf_sync_dir_of(o->after[i], b->err);
 	for (size_t i = 0; i < n && r >= 0; i++)
 		done(arg, &b->files[i]);
 	return r;
@@ -241,6 +245,7 @@ static int write_groups(struct sf_session *s, struct sf_out_file *files, size_t 
 			           .files = files + at,
 			           .new = new,
 			           .n = SF_MIN(group, n - at),
+			           .last = n - at <= group,
 			           .o = o,
 			           .threads = SF_MIN(threads, (unsigned)THREADS_MAX),
 			           .err = err,

@@ -26,7 +26,7 @@ struct sf_write_options {
 	bool set;         /* the files are read as one: all get their names together, at the end */
 	const char *root; /* directory that is made if its parent is there, and anything below it;
 	                     NULL: whatever is missing is made */
-	/* Files, not directories, that go when all of a set is written: before the first of it gets
+	/* Files, not directories, that go when all is written: of a set before the first of it gets
 	 * its name, and after the last one did, in this order. Those that are not there are fine.
 	 */
 	char *const *before, *const *after;

@@ -185,6 +185,37 @@ def hf_forms():
               (r.returncode, r.stderr))
 
 
+def old_chunks():
+    """Chunks over more chunks: none of the older export stays, whatever else is there does."""
+    tree = lambda d: {os.path.relpath(os.path.join(b, f), d): open(os.path.join(b, f), "rb").read() for b, _, fs in os.walk(d) for f in fs}
+    with tempfile.TemporaryDirectory() as d:
+        for name, n in (("large", 12), ("small", 4)):
+            torch.distributed.checkpoint.save({"model": {f"w{i}": torch.full((64,), float(n)) for i in range(n)}, **{g: {"t": torch.ones(64), "u": torch.ones(64)} for g in ("a/b", "other")[:n // 4]}},
+                                              checkpoint_id=f"{d}/{name}", no_dist=True)
+        args = ["--format", "safetensors", "--strategy", "chunks", "--max-shard-size", "600"]
+        expect("chunks of the small one", run("export", f"{d}/small", f"{d}/clean", *args), 0)
+        expect("chunks of the large one", run("export", f"{d}/large", f"{d}/out", *args), 0)
+        was = tree(f"{d}/out")
+        mine = {"model/chunk-00005.pt", "model/chunk-7.safetensors", "model/chunk-000006.safetensors", "model/chunk-00005.safetensors.bak", "chunk-00009.safetensors"}
+        for f in mine:
+            open(f"{d}/out/{f}", "wb").write(b"mine")
+        r = run("export", f"{d}/small", f"{d}/out", *args)
+        check("chunks: refused without --force, nothing changed", r.returncode == 1 and "--force" in r.stderr and {k: v for k, v in tree(f"{d}/out").items() if k not in mine} == was, r.stderr)
+        expect("chunks --force", run("export", f"{d}/small", f"{d}/out", *args, "--force"), 0)
+        now, clean = tree(f"{d}/out"), tree(f"{d}/clean")
+        check("chunks --force: the new ones alone", {k: v for k, v in now.items() if k.split("/")[0] in ("model", "a%2Fb") and k not in mine} == clean, (sorted(now), sorted(clean)))
+        check("chunks --force: what is no chunk of ours stays", all(now.get(f) == b"mine" for f in mine), sorted(now))
+        check("chunks --force: directories it does not write stay", {k: v for k, v in now.items() if k.startswith("other/")} == {k: v for k, v in was.items() if k.startswith("other/")} != {}, sorted(now))
+        # what is left of an older export alone is as much in the way
+        shutil.rmtree(f"{d}/out")
+        os.makedirs(f"{d}/out/model")
+        open(f"{d}/out/model/chunk-00040.safetensors", "wb").write(b"old")
+        r = run("export", f"{d}/small", f"{d}/out", *args)
+        check("a chunk behind the new ones: refused without --force", r.returncode == 1 and "chunk-00040" in r.stderr and "--force" in r.stderr and len(tree(f"{d}/out")) == 1, (r.returncode, r.stderr))
+        expect("and goes with it", run("export", f"{d}/small", f"{d}/out", *args, "--force"), 0)
+        check("and goes with it: the new ones alone", tree(f"{d}/out") == clean, sorted(tree(f"{d}/out")))
+
+
 # ---- the progress line ----
 
 def screen(data):
@@ -342,7 +373,7 @@ def claims():
 
 
 need_program()
-for part in (stopped, limits, hf_forms, progress, nothing, directories, claims):
+for part in (stopped, limits, hf_forms, old_chunks, progress, nothing, directories, claims):
     with attempt(part.__name__):
         part()
 finish()
