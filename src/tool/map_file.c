@@ -86,6 +86,12 @@ static int from_lines(const char *path, const struct sf_buf *text, struct sf_map
 			if (!tab)
 				return sf_fail(err, -EINVAL, "'%s' line %u: wanted OLD, a tab, NEW",
 				               path, line);
+			/* a rule's names end at one: it would be another rule */
+			if (memchr(at, 0, (size_t)(last - at)))
+				return sf_fail(err, -EINVAL,
+				               "'%s' line %u: a NUL in a name (\"*\" matches any "
+				               "component, also one with a NUL)",
+				               path, line);
 			int r = add(rules, n, at, (size_t)(tab - at), tab + 1,
 			            (size_t)(last - tab - 1), err);
 			if (r < 0)
@@ -102,7 +108,7 @@ int sf_map_rules_add(const char *value, struct sf_map_rule **rules, size_t *n, s
 		struct sf_buf text = { .limit = MAP_FILE_MAX };
 		int r = read_file(value + 1, &text, err);
 		size_t i = 0;
-		while (r >= 0 && i < text.len && strchr(" \t\r\n", text.at[i]))
+		while (r >= 0 && i < text.len && memchr(" \t\r\n", text.at[i], 4))
 			i++;
 		if (r >= 0)
 			r = (i < text.len && text.at[i] == '{' ? from_json : from_lines)(

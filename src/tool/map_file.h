@@ -5,7 +5,8 @@
 #include "base/error.h"
 #include "view/view_options.h"
 
-/* Appends; rules and their names are malloc'ed. -EINVAL with the file and the line. */
+/* Appends; rules and their names are malloc'ed. -EINVAL with the file and the line; also a name
+ * with a NUL: '*' matches a component that has one. */
 int sf_map_rules_add(const char *value, struct sf_map_rule **rules, size_t *n,
                      struct sf_error *err);
 void sf_map_rules_free(struct sf_map_rule *rules, size_t n);

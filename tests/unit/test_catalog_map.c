@@ -67,6 +67,32 @@ START_TEST(one_rule)
 }
 END_TEST
 
+/* A NUL in a name is a byte like others. */
+START_TEST(a_name_with_a_nul_is_mapped_whole)
+{
+	static const struct {
+		struct sf_map_rule rule;
+		const char *shown;
+		size_t len; /* 0: no rule matches */
+	} t[] = {
+		{ { "", "p" }, "p.a\0b.w\0", 8 },    { { "*", "m" }, "m.w\0", 4 },
+		{ { "*", "<*>" }, "<a\0b>.w\0", 8 }, { { "a", "m" }, NULL, 0 },
+		{ { "a*", "m" }, NULL, 0 },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(t); i++) {
+		struct sf_key_map m;
+		struct sf_buf out = { 0 };
+		ck_assert_int_eq(sf_key_map_init(&m, &t[i].rule, 1), 0);
+		ck_assert_int_eq(sf_map_name(&m, "a\0b.w\0", 6, &out), t[i].len > 0);
+		ck_assert_uint_eq(out.len, t[i].len);
+		ck_assert(!out.len || memcmp(out.at, t[i].shown, out.len) == 0);
+		sf_buf_release(&out);
+		sf_key_map_release(&m);
+	}
+}
+END_TEST
+
 /* Property: many rules give what the first of them that gives something alone does. */
 START_TEST(the_first_rule_that_matches_wins)
 {
@@ -135,6 +161,7 @@ int main(void)
 	TCase *tc = tcase_create("catalog_map");
 
 	tcase_add_test(tc, one_rule);
+	tcase_add_test(tc, a_name_with_a_nul_is_mapped_whole);
 	tcase_add_test(tc, the_first_rule_that_matches_wins);
 	tcase_add_test(tc, a_rule_for_each_of_many_keys);
 	suite_add_tcase(s, tc);

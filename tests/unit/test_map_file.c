@@ -95,6 +95,31 @@ START_TEST(what_is_no_rule_is_refused_with_its_place)
 }
 END_TEST
 
+START_TEST(a_name_with_a_nul_is_refused_and_not_cut)
+{
+	static const struct {
+		const char *text;
+		size_t len;
+		const char *word;
+	} cases[] = {
+		{ "x\ty\na\0b\tc\n", 10, "line 2" },
+		{ "a\tb\0c\n", 6, "line 1" },
+		{ "\0{\"a\": \"b\"}", 11, "line 1" },
+		{ "{\"a\\u0000b\": \"c\"}", 18, "\\u0000" },
+	};
+	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
+		struct rules r = { 0 };
+		struct sf_error err = SF_ERROR_INIT;
+		char path[64];
+		int code = add(&r, file_with(path, cases[i].text, cases[i].len), &err);
+		unlink(path + 1);
+		ck_assert_msg(code < 0 && strstr(err.msg, cases[i].word), "case %zu: %d %s", i,
+		              code, err.msg);
+		sf_map_rules_free(r.at, r.n);
+	}
+}
+END_TEST
+
 START_TEST(a_directory_is_no_file_of_rules)
 {
 	struct sf_error err = SF_ERROR_INIT;
@@ -129,6 +154,7 @@ int main(void)
 	tcase_add_test(tc, lines_are_split_at_a_tab_and_comments_left_out);
 	tcase_add_test(tc, a_json_object_is_taken_as_well);
 	tcase_add_test(tc, what_is_no_rule_is_refused_with_its_place);
+	tcase_add_test(tc, a_name_with_a_nul_is_refused_and_not_cut);
 	tcase_add_test(tc, a_directory_is_no_file_of_rules);
 	tcase_add_test(tc, thousands_of_rules_keep_their_order);
 	suite_add_tcase(s, tc);
