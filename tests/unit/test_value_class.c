@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "sf_test.h"
 #include "view/object.h"
+#include "view/value_json.h"
 
 #define BYTES(s) s, sizeof(s) - 1
 #define META "ctorch._utils\n_rebuild_meta_tensor_no_storage\n"
@@ -107,8 +108,10 @@ START_TEST(integers_of_any_length_are_decimal)
 	uint8_t *at = malloc(4096);
 	char *want = malloc(16384), *text = malloc(16384);
 
-	for (int i = 0; i < 60; i++) {
-		size_t len = i < 30 ? (size_t)i + 1 : 1 + sf_test_below(&seed, 3000);
+	/* every length up to four limbs, some of a few dozen, one of hundreds: the slow way is n^2
+	 */
+	for (int i = 0; i < 51; i++) {
+		size_t len = i < 34 ? (size_t)i + 1 : i < 50 ? 1 + sf_test_below(&seed, 300) : 2001;
 		struct sf_pv v = { .kind = SF_PV_LONG, .str = { (char *)at, len } };
 		struct sf_error err = SF_ERROR_INIT;
 		struct sf_buf out = { 0 };
@@ -139,28 +142,52 @@ START_TEST(integers_of_any_length_are_decimal)
 }
 END_TEST
 
-/* 2^(8 * 65535 - 1) is the largest power of two that has digits; they cost time, so many are
- * refused. */
+/* 2^(8 * 65535 - 1) is the largest power of two that has digits. */
 START_TEST(digits_of_integers_have_a_limit)
 {
 	const size_t most = 65536;
 	char *at = calloc(1, most + 1);
-	struct sf_pv v = { .kind = SF_PV_LONG, .str = { at, most } }, *many[32];
-	struct sf_pv list = { .kind = SF_PV_LIST, .seq = { many, SF_ARRAY_LEN(many) } };
+	struct sf_pv v = { .kind = SF_PV_LONG, .str = { at, most } };
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_buf out = { 0 };
 
 	at[most - 1] = 0x40;
 	ck_assert_int_eq(sf_value_json(&out, &v, &err), 0);
 	ck_assert_uint_gt(out.len, 157000);
-	for (size_t i = 0; i < SF_ARRAY_LEN(many); i++)
-		many[i] = &v;
-	ck_assert_int_eq(sf_value_json(&out, &list, &err), -E2BIG);
 	v.str.len = most + 1;
 	ck_assert_int_eq(sf_value_json(&out, &v, &err), -E2BIG);
 	ck_assert_msg(strstr(err.msg, "65537") != NULL, "%s", err.msg);
 	sf_buf_release(&out);
 	free(at);
+}
+END_TEST
+
+/* They cost time by the square of their length, which counts as so many values: one of 16 KiB as
+ * 32,768. Before it stand so many Nones that they alone may pass. */
+START_TEST(digits_count_against_the_limit_of_values)
+{
+	enum { LEN = 16384, COST = LEN / 4 * (LEN / 4) / 2 / 256 };
+	const size_t nones = SF_VJ_NODES - COST + 100;
+	struct sf_pv none = { .kind = SF_PV_NONE }, number = { .kind = SF_PV_LONG };
+	struct sf_pv **at = malloc((nones + 2) * sizeof(*at));
+	struct sf_pv list = { .kind = SF_PV_LIST, .seq = { at, nones + 2 } };
+	char *digits = calloc(1, LEN);
+
+	digits[LEN - 1] = 1;
+	number.str.at = digits;
+	for (size_t i = 0; i < nones + 2; i++)
+		at[i] = &none;
+	for (int len = 16; len <= LEN; len += LEN - 16) {
+		struct sf_error err = SF_ERROR_INIT;
+		struct sf_buf out = { 0 };
+		number.str.len = (size_t)len;
+		number.str.at = digits + LEN - len;
+		at[nones] = &number;
+		ck_assert_int_eq(sf_value_json(&out, &list, &err), len == LEN ? -E2BIG : 0);
+		sf_buf_release(&out);
+	}
+	free(at);
+	free(digits);
 }
 END_TEST
 
@@ -173,6 +200,7 @@ int main(void)
 	                    SF_ARRAY_LEN(cases));
 	tcase_add_test(tc, integers_of_any_length_are_decimal);
 	tcase_add_test(tc, digits_of_integers_have_a_limit);
+	tcase_add_test(tc, digits_count_against_the_limit_of_values);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
