@@ -41,6 +41,7 @@ struct hf_key {
 	const char *name;
 	uint32_t len;
 	uint32_t npieces;
+	bool unknown; /* some file does not say where its part belongs: left out */
 };
 SF_VEC(pieces, struct piece);
 SF_VEC(hf_keys, struct hf_key);
@@ -62,6 +63,7 @@ struct hf {
 	uint32_t nindexed;     /* keys that the index named; 0 without */
 	bool sharded;          /* some header has sharding info */
 	uint32_t unread;       /* files whose header cannot be read */
+	uint32_t left_out;     /* keys that are unknown */
 	int64_t mtime;
 	struct sf_buf name; /* of the file or key at hand, with what is put in front */
 };
@@ -228,6 +230,31 @@ static int take_listing(struct hf *h)
 	return r;
 }
 
+/* "shard-00001-model-00002-of-00003.safetensors": DCP's writer gives such names to parts alone. */
+static bool is_shard(const char *name)
+{
+	static const char *const word[] = { "shard-", "-model-", "-of-" };
+	const char *slash = strrchr(name, '/');
+
+	name = slash ? slash + 1 : name;
+	for (size_t i = 0; i < SF_ARRAY_LEN(word); i++) {
+		if (strncmp(name, word[i], strlen(word[i])) != 0)
+			return false;
+		name += strlen(word[i]);
+		size_t digits = strspn(name, "0123456789");
+		if (digits < 5)
+			return false;
+		name += digits;
+	}
+	return strcmp(name, ".safetensors") == 0;
+}
+
+/* Will it be the same the next time? */
+static bool is_malformed(int code)
+{
+	return code == -EBADMSG || code == -ENOTSUP || code == -E2BIG;
+}
+
 /*
  * A file whose header is no good costs its tensors. Of a sharded save every file may have the end
  * of any tensor, and only the furthest end says how large it is: without one of them nothing is
@@ -237,17 +264,33 @@ static int pass_over(struct hf *h, const char *name, int code)
 {
 	struct sf_error why = *h->err;
 
-	if (code != -EBADMSG && code != -ENOTSUP && code != -E2BIG)
+	if (!is_malformed(code))
 		return code;
-	if (strstr(name, "shard-"))
+	if (is_shard(name))
 		return sf_fail_ctx(h->err, code, "a part of every tensor may be in it");
 	h->unread++;
 	return sf_ckpt_builder_warn(h->b, NULL, "unreadable-file", "its tensors are left out: %s",
 	                            why.msg);
 }
 
+/* Where this file's part of the tensor belongs is not known, so neither is how large the whole is.
+ */
+static int leave_out(struct hf *h, const char *file, uint32_t key)
+{
+	struct sf_error why = *h->err;
+	bool again = h->keys.at[key].unknown;
+
+	h->keys.at[key].unknown = true;
+	h->left_out += !again;
+	return again ? 0
+	             : sf_ckpt_builder_warn(h->b, NULL, "malformed-tensor", "left out: '%s': %s",
+	                                    file, why.msg);
+}
+
+/* @info NULL: it cannot be read, and the tensors' parts belong nobody knows where; a warning says
+ * so. */
 static int take_tensors(struct hf *h, uint32_t file, uint32_t place,
-                        const struct sf_st_header *head, struct dcp_hf_sharding *info)
+                        const struct sf_st_header *head, const struct dcp_hf_sharding *info)
 {
 	int r = 0;
 
@@ -261,10 +304,20 @@ static int take_tensors(struct hf *h, uint32_t file, uint32_t place,
 			break;
 		if (h->nindexed && (p.key >= h->nindexed || h->key_file[p.key] != file))
 			continue; /* the index gives this name to another file, or to none */
-		if (origins_reserve(&h->origins, h->origins.n + p.t->ndim) < 0 ||
-		    pieces_push(&h->pieces, p) < 0)
+		if (!info) {
+			h->left_out += !h->keys.at[p.key].unknown;
+			h->keys.at[p.key].unknown = true;
+			continue;
+		}
+		if (origins_reserve(&h->origins, h->origins.n + p.t->ndim) < 0)
 			return no_memory(h);
 		r = dcp_hf_origin(info, p.t, h->origins.at + h->origins.n, h->err);
+		if (is_malformed(r)) {
+			r = leave_out(h, h->names.at[file], p.key);
+			continue;
+		}
+		if (r >= 0 && pieces_push(&h->pieces, p) < 0)
+			return no_memory(h);
 		h->origins.n += p.t->ndim;
 		h->keys.at[p.key].npieces++;
 	}
@@ -287,15 +340,21 @@ static int take_file(struct hf *h, uint32_t file)
 	if (r < 0)
 		return r;
 	r = dcp_hf_read_header(h->src->store, f->name, &h->arena, &head, h->err);
-	if (r >= 0 && head.sharding_info) {
-		h->sharded = true;
-		r = dcp_hf_read_sharding(head.sharding_info, &info, h->err);
-		if (r < 0) /* where its parts belong is not known */
-			return sf_fail_ctx(h->err, r, "'%s'", f->name);
-	}
 	if (r < 0)
 		return pass_over(h, f->name, r);
-	r = take_tensors(h, file, place, &head, &info);
+	if (head.sharding_info) {
+		h->sharded = true;
+		r = dcp_hf_read_sharding(head.sharding_info, &info, h->err);
+		if (is_malformed(r)) {
+			struct sf_error why = *h->err;
+			r = sf_ckpt_builder_warn(h->b, NULL, "unreadable-file",
+			                         "its tensors are left out: '%s': %s", f->name,
+			                         why.msg);
+			return r < 0 ? r : take_tensors(h, file, place, &head, NULL);
+		}
+	}
+	if (r >= 0)
+		r = take_tensors(h, file, place, &head, &info);
 	return r < 0 ? sf_fail_ctx(h->err, r, "'%s'", f->name) : 0;
 }
 
@@ -411,6 +470,8 @@ static int lower(struct hf *h)
 	}
 	for (size_t i = 0; i < h->keys.n && r >= 0; i++) {
 		const struct hf_key *key = &h->keys.at[i];
+		if (key->unknown)
+			continue;
 		if (key->npieces) {
 			r = lower_key(h, key, list + start[i] - key->npieces);
 			continue;
@@ -461,6 +522,8 @@ static int load(struct hf *h)
 		               h->unread);
 	if (r >= 0 && h->unread && h->unread == h->names.n)
 		return sf_fail_ctx(h->err, -EBADMSG, "no safetensors file can be read");
+	if (r >= 0 && h->left_out && h->left_out == h->keys.n)
+		return sf_fail_ctx(h->err, -EBADMSG, "no tensor of %zu has its place", h->keys.n);
 	return r < 0 ? r : lower(h);
 }
 

@@ -187,6 +187,143 @@ START_TEST(a_header_as_long_as_what_is_read_first_is_read_whole)
 }
 END_TEST
 
+/* Writes @new over the first @old of the file. */
+static void patch(struct sf_buf *file, const char *old, const char *new)
+{
+	char *at = memmem(file->at, file->len, old, strlen(old));
+
+	ck_assert_ptr_nonnull(at);
+	memcpy(at, new, strlen(new));
+}
+
+/*
+ * Two shards: 1 has u and the first half of w, 2 the second half of w and v. _i: what of 2's
+ * sharding info is malformed: nothing, the offset of w, all of it.
+ */
+START_TEST(malformed_offsets_cost_the_tensors_they_are_of)
+{
+	const struct part first[2] = { { "u", "U8", 1, 0, { 1 }, 1 },
+		                       { "w", "U8", 1, 0, { 4 }, 4 } },
+			  second[2] = { { "w", "U8", 1, 4, { 4 }, 4 },
+		                        { "v", "U8", 1, 0, { 1 }, 1 } };
+	struct sf_buf file[2] = { 0 };
+	struct sf_ckpt *ckpt;
+	char msg[SF_ERROR_MAX];
+
+	put_file(&file[0], first, 2, 1, 0);
+	put_file(&file[1], second, 2, 2, 0);
+	if (_i == 1)
+		patch(&file[1], ": [4]", ": 444");
+	if (_i == 2)
+		patch(&file[1], "\"{", "\"!");
+	const struct sf_mem_object files[] = {
+		{ "shard-00001-model-00001-of-00001.safetensors", file[0].at, file[0].len },
+		{ "shard-00002-model-00001-of-00001.safetensors", file[1].at, file[1].len },
+	};
+	int r = load_mem(files, 2, NULL, &ckpt, msg);
+	ck_assert_msg(r == 0, "%s", msg);
+	ck_assert_ptr_nonnull(tensor_of(ckpt, "u"));
+	ck_assert_int_eq(tensor_of(ckpt, "w") != NULL, _i == 0);
+	ck_assert_int_eq(tensor_of(ckpt, "v") != NULL, _i < 2);
+	ck_assert_int_eq(load_warning(ckpt, "malformed-tensor", "shard-00002") != NULL, _i == 1);
+	ck_assert_int_eq(load_warning(ckpt, "unreadable-file", "shard-00002") != NULL, _i == 2);
+	sf_ckpt_free(ckpt);
+	if (_i == 2) { /* by itself nothing is left */
+		ck_assert_int_eq(load_mem(files + 1, 1, NULL, &ckpt, msg), -EBADMSG);
+		ck_assert_msg(strstr(msg, "no tensor of 2"), "%s", msg);
+	}
+	for (int i = 0; i < 2; i++)
+		sf_buf_release(&file[i]);
+}
+END_TEST
+
+/* Names beside a good file, whose header is malformed: only DCP's own may hide a part of all. */
+START_TEST(only_the_exact_name_makes_a_shard)
+{
+	static const struct {
+		const char *name;
+		bool shard;
+	} names[] = {
+		{ "shard-00002-model-00001-of-00001.safetensors", true },
+		{ "shard-123456-model-00001-of-00001.safetensors", true },
+		{ "shard-2-model-00001-of-00001.safetensors", false },
+		{ "shard-00002.safetensors", false },
+		{ "shard-00002-model-00001-of-00001.fp16.safetensors", false },
+		{ "my-shard-00002-model-00001-of-00001.safetensors", false },
+		{ "model-00002-of-00002.shard-1.safetensors", false },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++) {
+		const struct part w = { "w", "U8", 1, 0, { 4 }, 4 };
+		struct sf_buf file = { 0 };
+		struct sf_ckpt *ckpt;
+		char msg[SF_ERROR_MAX];
+		put_file(&file, &w, 1, 1, 0);
+		/* the good file has no sharding info: two names would do without, too */
+		patch(&file, "DCP_SHARDING_INFO", "DCP_SHARDING_NONE");
+		const struct sf_mem_object files[] = {
+			{ "model-00001-of-00001.safetensors", file.at, file.len },
+			{ names[i].name, "short", 5 },
+		};
+		int r = load_mem(files, 2, NULL, &ckpt, msg);
+		if (names[i].shard) {
+			ck_assert_msg(r == -EBADMSG && strstr(msg, "every tensor"), "%s: %d %s",
+			              names[i].name, r, msg);
+		} else {
+			ck_assert_msg(r == 0, "%s: %s", names[i].name, msg);
+			ck_assert_ptr_nonnull(tensor_of(ckpt, "w"));
+			sf_ckpt_free(ckpt);
+		}
+		sf_buf_release(&file);
+	}
+}
+END_TEST
+
+/* What may be over the next time fails the load; what is malformed stays so. */
+START_TEST(a_header_that_cannot_be_read_fails_the_load)
+{
+	static const struct {
+		int code;
+		bool fails;
+	} cases[] = { { -EIO, true },
+		      { -ETIMEDOUT, true },
+		      { -ESTALE, true },
+		      { -ENOENT, true },
+		      { -EBADMSG, false } };
+	const struct part part[2] = { { "a", "U8", 1, 0, { 4 }, 4 },
+		                      { "b", "U8", 1, 0, { 4 }, 4 } };
+	struct sf_buf file[2] = { 0 };
+	struct sf_mem_object files[2] = { { "model-00001-of-00002.safetensors" },
+		                          { "model-00002-of-00002.safetensors" } };
+
+	for (int i = 0; i < 2; i++) {
+		put_file(&file[i], &part[i], 1, 1, 0);
+		patch(&file[i], "DCP_SHARDING_INFO", "DCP_SHARDING_NONE");
+		files[i].at = file[i].at;
+		files[i].len = file[i].len;
+	}
+	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
+		struct sf_fault plan = { .fail_at = 1, .code = cases[i].code };
+		struct sf_store *inner, *store;
+		struct sf_ckpt *ckpt;
+		char msg[SF_ERROR_MAX];
+		ck_assert_int_eq(sf_store_mem(load_io(), files, 2, &inner, NULL), 0);
+		ck_assert_int_eq(sf_store_fault(inner, &plan, &store, NULL), 0);
+		int r = load_store(store, NULL, &ckpt, msg);
+		ck_assert_msg(r == (cases[i].fails ? cases[i].code : 0), "%d: %d %s", cases[i].code,
+		              r, msg);
+		if (r < 0)
+			continue;
+		ck_assert_ptr_nonnull(tensor_of(ckpt, "a"));
+		ck_assert_ptr_null(tensor_of(ckpt, "b"));
+		ck_assert_ptr_nonnull(load_warning(ckpt, "unreadable-file", "model-00002"));
+		sf_ckpt_free(ckpt);
+	}
+	for (int i = 0; i < 2; i++)
+		sf_buf_release(&file[i]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("hf_parts");
@@ -195,6 +332,9 @@ int main(void)
 	tcase_add_loop_test(t, the_index_says_which_file_has_a_tensor, 0, 2);
 	tcase_add_test(t, a_part_that_was_there_already_is_a_copy);
 	tcase_add_loop_test(t, parts_of_different_tensors_are_not_put_together, 0, 3);
+	tcase_add_loop_test(t, malformed_offsets_cost_the_tensors_they_are_of, 0, 3);
+	tcase_add_test(t, only_the_exact_name_makes_a_shard);
+	tcase_add_test(t, a_header_that_cannot_be_read_fails_the_load);
 	tcase_add_test(t, a_header_as_long_as_what_is_read_first_is_read_whole);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
