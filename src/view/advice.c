@@ -28,13 +28,17 @@ static int look(void *arg, uint32_t object, struct sf_object_value *v, struct sf
 	const char *what;
 
 	(void)err;
-	if (f->entry != SF_NONE)
+	if (f->entry != SF_NONE && !f->torchao)
 		return 0;
 	what = sf_pv_weights_only(v->root, &v->arena);
 	if (!what && v->raw) /* .pt shows it as that */
 		what = "_io.BytesIO";
-	if (what) {
+	if (!what)
+		return 0;
+	bool torchao = l->a->c->ckpt->object[object].subclass && strncmp(what, "torchao.", 8) == 0;
+	if (f->entry == SF_NONE || !torchao) {
 		f->entry = entry;
+		f->torchao = torchao;
 		snprintf(f->what, sizeof(f->what), "%s", what);
 	}
 	return 0;
@@ -126,14 +130,19 @@ static void put_call(struct sf_buf *out, const char *call, const char *dir, cons
 	sf_buf_release(&path);
 }
 
-/* The first refusal of one group, or of all (SF_NONE). */
+/* A refusal of one group, or of all (SF_NONE); one that no import mends if there is one. */
 static const struct sf_refusal *refusal(const struct sf_advice *a, uint32_t group)
 {
-	for (uint32_t g = 0; g < a->c->ngroups; g++)
-		if ((group == SF_NONE ? a->group[g].entry < a->c->nmain
-		                      : g == group && a->group[g].entry != SF_NONE))
-			return &a->group[g];
-	return NULL;
+	const struct sf_refusal *found = NULL;
+
+	for (uint32_t g = 0; g < a->c->ngroups; g++) {
+		const struct sf_refusal *f = &a->group[g];
+		bool meant = group == SF_NONE ? f->entry < a->c->nmain
+		                              : g == group && f->entry != SF_NONE;
+		if (meant && (!found || (found->torchao && !f->torchao)))
+			found = f;
+	}
+	return found;
 }
 
 static void put_pair(struct sf_buf *out, const struct sf_advice *a, const char *indent,
@@ -146,7 +155,8 @@ static void put_pair(struct sf_buf *out, const struct sf_advice *a, const char *
 	sf_buf_str(out, ", mmap=True, weights_only=True)");
 	if (f) {
 		const struct sf_entry *e = &a->c->entry[f->entry];
-		sf_buf_str(out, "   # with -o objects=plain: ");
+		sf_buf_printf(out, "   # with -o objects=plain%s: ",
+		              f->torchao ? " or after import torchao" : "");
 		sf_escape_text(out, e->name, e->len);
 		sf_buf_str(out, " is of class ");
 		sf_escape_text(out, f->what, strlen(f->what));

@@ -13,9 +13,13 @@ struct sf_advice {
 	struct sf_refusal {
 		uint32_t entry; /* SF_NONE: nothing */
 		char what[160]; /* the class, as the pickle spells it */
-	} * group;              /* by catalog group */
-	char unknown[256];      /* why it is not known, "" when it is */
-	int failed;             /* the code of that, 0 when it is */
+		/* all that is refused are tensor subclasses of torchao, which torch takes once that
+		 * is imported: it registers them. (Verified with torchao 0.18, torch 2.13.) No
+		 * other package is named, for a checkpoint may name any. */
+		bool torchao;
+	} * group;         /* by catalog group */
+	char unknown[256]; /* why it is not known, "" when it is */
+	int failed;        /* the code of that, 0 when it is */
 };
 /*
  * sf_advice_init - reads the objects that go into .pt files, unless the options leave out what is

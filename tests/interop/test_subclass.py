@@ -3,7 +3,9 @@
 
 torchao itself is not needed: classes of its names stand in, and torch rebuilds instances of those."""
 import re
+import shutil
 import types
+import zlib
 
 from common import *
 
@@ -78,6 +80,9 @@ def test_case(name):
         check(f"{name}: {s['class']} is named in info.json", any(w["code"] == "tensor-subclass" and s["class"] in w["text"] for w in j["warnings"]), j["warnings"])
     out = run("info", ckpt).stdout
     check(f"{name}: and in info", all(s["class"] in out for s in subs.values()), out)
+    for what, text in (("info", out), ("README", run("cat", ckpt, "README").stdout)):
+        lines = [x for x in text.splitlines() if any(s["class"] in x for s in subs.values()) and "weights_only=True" in x]
+        check(f"{name}: {what} says what loads them", lines and all("-o objects=plain or after import torchao: " in x for x in lines), lines)
     check(f"{name}: verify --deep", run("verify", "--deep", ckpt).returncode == 0)
     check(f"{name}: -o complete", run("info", ckpt, "--complete").returncode == 0)
     with Mount(ckpt) as m, tempfile.TemporaryDirectory() as d:
@@ -132,6 +137,29 @@ def test_case(name):
     with Mount(ckpt, "objects=plain") as m:
         v = torch.load(f"{m}/checkpoint.pt", weights_only=True)
         check(f"{name}: objects=plain leaves them out", all(hashlib.sha256(raw(at(v, k))).hexdigest() == e["sha256"] for k, e in exp["tensors"].items()))
+
+
+def test_advice():
+    """Only where torchao registers all that is refused is an import offered, and no package that a checkpoint names."""
+    def lines(ckpt):
+        return {re.search(r'MNT/(\w+)\.pt', x)[1]: x.partition("#")[2] for x in run("info", ckpt).stdout.splitlines() if "torch.load(" in x and "/pt/" not in x}
+    ckpt, exp, subs = load_case("single")
+    with tempfile.TemporaryDirectory() as d:
+        shutil.copytree(ckpt, f"{d}/other")
+        n = 0
+        for f in os.listdir(f"{d}/other"):
+            old = open(f"{d}/other/{f}", "rb").read()
+            n += old.count(b"torchao.optim.")
+            new = old.replace(b"torchao.optim.", b"antigravity.x.")
+            for o in re.finditer(rb"PK\x07\x08(.{4})(.{4})", old, re.S):  # a member's CRC stands behind it, and in the directory
+                at, size = o.start(), int.from_bytes(o[2], "little")
+                if size <= at and zlib.crc32(old[at - size:at]) == int.from_bytes(o[1], "little"):
+                    new = new.replace(o[1], zlib.crc32(new[at - size:at]).to_bytes(4, "little"))
+            open(f"{d}/other/{f}", "wb").write(new)
+        got = lines(f"{d}/other")
+        check("a package of any name: no import", n and "antigravity" in got["optim"] and "import" not in got["optim"], got)
+        check("one of both: no import for all", "antigravity" in got["checkpoint"] and "import" not in got["checkpoint"], got)
+        check("torchao's alone: the import", "after import torchao" in got["model"], got)
 
 
 def test_other_values():
@@ -192,7 +220,7 @@ def test_lazy():
 for name in ("single", "sharded"):
     with attempt(name):
         test_case(name)
-for f in (test_other_values, test_no_tensor, test_lazy):
+for f in (test_advice, test_other_values, test_no_tensor, test_lazy):
     with attempt(f.__name__):
         f()
 finish()
