@@ -264,7 +264,7 @@ START_TEST(stored_files_past_2_63_bytes_are_not_shown)
 	struct vw w;
 
 	ordinary(&w);
-	w.file[w.nfiles++] = (struct sf_mem_object){ "huge", "", UINT64_MAX };
+	w.file[w.nfiles++] = (struct sf_mem_object){ "huge", "", UINT64_C(1) << 63 };
 	w.file[w.nfiles++] = (struct sf_mem_object){ "large", "", INT64_MAX };
 	struct sf_tree *t = tree_of(&w);
 	ck_list(t, "shards", ".metadata|data|large|sub-y|sub/");
