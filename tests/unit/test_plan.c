@@ -89,23 +89,26 @@ static void check_chunk_list(const struct tc_tensor *t, const uint8_t *holds, ui
 
 	for (size_t i = 0; i < got->n; i++) {
 		uint64_t x = from;
-		ck_assert_uint_lt(got->at[i], t->n);
-		ck_assert_msg(!listed[got->at[i]], "chunk %u is listed twice", got->at[i]);
+		if (got->at[i] >= t->n || listed[got->at[i]])
+			ck_abort_msg("chunk %u of %zu is listed twice", got->at[i], t->n);
 		listed[got->at[i]] = 1;
 		while (x < to && !holds[got->at[i] * t->numel + x])
 			x++;
-		ck_assert_msg(x < to, "chunk %u holds nothing of the range", got->at[i]);
-		ck_assert_uint_ge(x, before);
+		if (x >= to || x < before)
+			ck_abort_msg("chunk %u holds nothing of the range, or comes late",
+			             got->at[i]);
 		before = x;
 	}
 	for (size_t i = 0; i < t->n; i++)
 		for (uint64_t x = from; x < to && !listed[i]; x++)
-			ck_assert_msg(!holds[i * t->numel + x],
-			              "chunk %zu holds element %llu and is not listed", i,
-			              (unsigned long long)x);
+			if (holds[i * t->numel + x])
+				ck_abort_msg("chunk %zu holds element %llu and is not listed", i,
+				             (unsigned long long)x);
 }
 
 static size_t npieces; /* of the last range */
+
+/* No assertion a byte: the framework writes one line for each. */
 
 static void check_range(const struct tc_tensor *t, const struct sf_ckpt *ckpt,
                         const struct item *items, const uint8_t *holds, uint64_t off, uint64_t len)
@@ -146,14 +149,15 @@ static void check_range(const struct tc_tensor *t, const struct sf_ckpt *ckpt,
 	for (size_t i = 0; i < pieces.n; i++) {
 		const struct sf_piece *p = &pieces.at[i];
 		const struct item *item = &items[chunks.at[p->item]];
-		ck_assert_uint_gt(p->len, 0);
-		ck_assert_uint_ge(p->count, 1);
-		ck_assert_int_eq(p->kind, SF_PIECE_BYTES);
+		if (!p->len || !p->count || p->kind != SF_PIECE_BYTES)
+			ck_abort_msg("a piece of nothing");
 		for (uint64_t k = 0; k < p->count; k++) {
 			uint64_t src = p->src_off + k * (uint64_t)p->src_step,
 				 dst = p->dst_off + k * (uint64_t)p->dst_step;
-			ck_assert_uint_le(src + p->len, item->layout.payload_len);
-			ck_assert_uint_le(dst + p->len, len);
+			if (src + p->len > item->layout.payload_len || dst + p->len > len)
+				ck_abort_msg("%llu bytes from %llu to %llu",
+				             (unsigned long long)p->len, (unsigned long long)src,
+				             (unsigned long long)dst);
 			memcpy(got + dst, item->at + src, p->len);
 			for (uint64_t b = 0; b < p->len; b++)
 				times[dst + b]++;
@@ -161,11 +165,11 @@ static void check_range(const struct tc_tensor *t, const struct sf_ckpt *ckpt,
 	}
 	for (uint64_t b = 0; b < len; b++) {
 		uint64_t x = (off + b) / t->elem;
-		ck_assert_msg(times[b] == 1, "byte %llu of [%llu, +%llu) is given %u times",
-		              (unsigned long long)b, (unsigned long long)off,
-		              (unsigned long long)len, times[b]);
-		ck_assert_uint_eq(got[b],
-		                  byte_of((size_t)owner(t, holds, x), x, (off + b) % t->elem));
+		uint8_t want = byte_of((size_t)owner(t, holds, x), x, (off + b) % t->elem);
+		if (times[b] != 1 || got[b] != want)
+			ck_abort_msg("byte %llu of [%llu, +%llu) is given %u times, last %u not %u",
+			             (unsigned long long)b, (unsigned long long)off,
+			             (unsigned long long)len, times[b], got[b], want);
 	}
 	npieces = pieces.n;
 	sf_u32s_release(&chunks);
