@@ -95,12 +95,17 @@ TESTS_FORMAT = \
 	%D%/format/test_hf_parts
 
 TESTS_FAULT = \
+	%D%/fault/test_builder_faults \
 	%D%/fault/test_load_faults \
 	%D%/fault/test_reader_faults
 
 # the n-th allocation fails
 %C%_fault_test_reader_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
+
+%C%_fault_test_builder_faults_SOURCES = %D%/fault/test_builder_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_builder_faults_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 
 # the kernel answers in part, or not at once
 %C%_unit_test_source_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2,--wrap=mincore,--wrap=fstatfs
