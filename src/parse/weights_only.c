@@ -193,13 +193,6 @@ static void look_seq(struct look *l, const struct sf_pv *v, unsigned depth)
 		look(l, v->seq.at[i], depth + 1);
 }
 
-static const char *name_of(struct look *l, const struct sf_pv *callable)
-{
-	if (callable->kind != SF_PV_GLOBAL)
-		return "(a call of no global)";
-	return say(l, "", callable->global.module->str.at, callable->global.name->str.at);
-}
-
 static void look_call(struct look *l, const struct sf_pv *v, unsigned depth)
 {
 	const struct sf_pv *c = v->call.callable;
@@ -210,7 +203,7 @@ static void look_call(struct look *l, const struct sf_pv *v, unsigned depth)
 	if (l->found)
 		return;
 	if (c->kind != SF_PV_GLOBAL)
-		l->found = name_of(l, c);
+		l->found = "(a call of no global)";
 	else if (v->call.kwargs)
 		l->found = "copyreg.__newobj_ex__";
 	else if (v->call.appends || (v->call.items && !dict))

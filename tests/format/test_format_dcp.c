@@ -59,7 +59,8 @@ static uint8_t *slurp(const char *path, size_t *ret_len)
 /* Calls @each for every case folder of the test data; returns how many. */
 static int each_case(void (*each)(const char *dir))
 {
-	static const char *const folders[] = { "dcp", "dcp-2.14", "dcp-2.6", "composer-0.32", "lightning-2.6" };
+	static const char *const folders[] = { "dcp", "dcp-2.14", "dcp-2.6", "composer-0.32",
+		                               "lightning-2.6" };
 	char path[4096], dir[8192];
 	int n = 0;
 
@@ -359,7 +360,15 @@ START_TEST(an_unknown_transform_is_named_and_its_keys_stay)
 	char msg[SF_ERROR_MAX];
 
 	ck_assert_int_eq(load_mem(files, 1, NULL, &ckpt, msg), 0);
-	ck_assert(warned(ckpt, "transform", "stream.zstd/2"));
+	unsigned told = 0;
+	for (uint32_t i = 0; i < ckpt->nwarnings; i++) {
+		if (strcmp(ckpt->warning[i].code, "transform") != 0)
+			continue;
+		ck_assert_ptr_nonnull(
+			strstr(ckpt->warning[i].text, "through 'stream.zstd/2', which"));
+		told++;
+	}
+	ck_assert_uint_eq(told, 2); /* files */
 	ck_assert_uint_gt(ckpt->ntensors, 0);
 	for (uint32_t i = 0; i < ckpt->nplaces; i++)
 		ck_assert_int_eq(ckpt->place[i].transform, SF_TRANSFORM_OTHER);

@@ -68,8 +68,9 @@ START_TEST(shards_of_such_a_tensor_are_a_list)
 }
 END_TEST
 
-/* dcp/flat with another text in its metadata, and with or without its data. */
-static struct sf_ckpt *load_patched(const char *old, const char *new, bool keep_data)
+/* dcp/flat with another text in its metadata, or in its data, which may be left out. */
+static struct sf_ckpt *load_patched_in(bool in_data, const char *old, const char *new,
+                                       bool keep_data)
 {
 	static const char *const files[] = { ".metadata", "__0_0.distcp", "__1_0.distcp" };
 	struct sf_mem_object o[3];
@@ -86,8 +87,9 @@ static struct sf_ckpt *load_patched(const char *old, const char *new, bool keep_
 		at[n] = malloc(1 << 16);
 		size_t len = fread(at[n], 1, 1 << 16, f);
 		fclose(f);
-		for (p = at[n];
-		     n == 0 && (p = memmem(p, len - (size_t)(p - at[n]), old, strlen(old))); p++)
+		for (p = at[n]; (n > 0) == in_data &&
+		                (p = memmem(p, len - (size_t)(p - at[n]), old, strlen(old)));
+		     p++)
 			memcpy(p, new, strlen(new));
 		o[n] = (struct sf_mem_object){ files[n], at[n], len };
 	}
@@ -96,6 +98,11 @@ static struct sf_ckpt *load_patched(const char *old, const char *new, bool keep_
 	while (n > 0)
 		free(at[--n]);
 	return ckpt; /* it is not read */
+}
+
+static struct sf_ckpt *load_patched(const char *old, const char *new, bool keep_data)
+{
+	return load_patched_in(false, old, new, keep_data);
 }
 
 START_TEST(a_dtype_of_the_future_costs_no_other_key)
@@ -127,6 +134,23 @@ START_TEST(a_checkpoint_without_its_data_is_of_dense_tensors)
 }
 END_TEST
 
+/* Pickles of a protocol that is to come. */
+START_TEST(items_that_cannot_be_looked_at_stay_what_metadata_says)
+{
+	struct sf_ckpt *ckpt = load_patched_in(true,
+	                                       "\x80\x02"
+	                                       "ctorch",
+	                                       "\x80\x06"
+	                                       "ctorch",
+	                                       true);
+
+	ck_assert_uint_ne(key(ckpt, "plain")->tensor, SF_NONE);
+	ck_assert_uint_ne(key(ckpt, "w")->tensor, SF_NONE);
+	ck_assert_ptr_null(load_warning(ckpt, "tensor-subclass", ""));
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("subclass");
@@ -136,6 +160,7 @@ int main(void)
 	tcase_add_test(tc, shards_of_such_a_tensor_are_a_list);
 	tcase_add_test(tc, a_dtype_of_the_future_costs_no_other_key);
 	tcase_add_test(tc, a_checkpoint_without_its_data_is_of_dense_tensors);
+	tcase_add_test(tc, items_that_cannot_be_looked_at_stay_what_metadata_says);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }

@@ -297,6 +297,7 @@ static const struct {
 	  "a value that is made of itself"),
 	P("\x82\x07.", "copyreg.extension 7"),
 	P("cos\nsystem\nVid\n\x85R.", "os.system"),
+	P("ccollections\nOrderedDict\n)R)R.", "(a call of no global)"),
 #undef P
 };
 
