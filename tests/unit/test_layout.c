@@ -293,6 +293,44 @@ START_TEST(an_archives_directory_leads_to_the_payload_or_to_an_error)
 }
 END_TEST
 
+/* _i: bit 0 of which record, bit 1 it has another name, or is packed. */
+START_TEST(an_archives_directory_without_a_plain_record_is_an_error)
+{
+	const uint64_t extent[1] = { 6 }, step[1] = { 1 };
+	const char *word = _i & 1 ? "data/0" : "data.pkl";
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_buf pkl = { 0 }, item = { 0 };
+	struct sf_torch_item got = { 0 };
+	uint64_t data_at;
+
+	fake_pkl(&pkl, SF_FLOAT32, extent, step, 1, 6, 0, false);
+	sf_zip_put_header(&item, &(struct sf_zip_entry){ "archive/data.pkl", 16, 0, pkl.len, 0 });
+	sf_buf_add(&item, pkl.at, pkl.len);
+	data_at = item.len;
+	sf_zip_put_header(&item, &(struct sf_zip_entry){ "archive/data/0", 14, data_at, 24, 0 });
+	sf_buf_add(&item, "123456789012345678901234", 24);
+	uint64_t dir = item.len;
+	struct sf_buf tail = { 0 };
+	put_tail(&tail, dir, pkl.len, data_at, 24, 0);
+	sf_buf_add(&item, tail.at, tail.len);
+	sf_buf_release(&tail);
+	ck_assert_int_eq(sf_buf_check(&item), 0);
+	struct sparse s = { item.at, item.at, item.len, 0, item.len, 0 };
+	ck_assert_int_eq(sf_layout_from_dir(read_sparse, &s, s.len, &got, &err), 0);
+
+	uint8_t *name = memmem(item.at + dir, item.len - dir, word, strlen(word));
+	ck_assert_ptr_nonnull(name);
+	if (_i & 2)
+		name[0] = 'D';
+	else
+		name[-(int)strlen("archive/") - 46 + 10] = 8;
+	ck_assert_int_eq(sf_layout_from_dir(read_sparse, &s, s.len, &got, &err), -EBADMSG);
+	ck_assert_msg(strstr(err.msg, word) && strstr(err.msg, "packed"), "%s", err.msg);
+	sf_buf_release(&pkl);
+	sf_buf_release(&item);
+}
+END_TEST
+
 START_TEST(integers_are_negated_as_torch_does)
 {
 	static const int64_t in[] = { 0, 1, -1, 255, 256, -256, 65536, INT64_MIN, INT64_MAX };
@@ -327,6 +365,7 @@ static Suite *suite(void)
 	tcase_add_test(t, a_header_that_contradicts_metadata_is_refused_with_both);
 	tcase_add_test(t, signs_flip_in_any_piece_of_a_range);
 	tcase_add_test(t, an_archives_directory_leads_to_the_payload_or_to_an_error);
+	tcase_add_loop_test(t, an_archives_directory_without_a_plain_record_is_an_error, 0, 4);
 	tcase_add_test(t, integers_are_negated_as_torch_does);
 	suite_add_tcase(s, t);
 	return s;
