@@ -87,6 +87,19 @@ START_TEST(words_in_messages_stay_words)
 }
 END_TEST
 
+static bool all_shown(struct sf_buf *b)
+{
+	const char *s = sf_buf_cstr(b);
+	uint32_t c;
+
+	for (size_t i = 0, k; i < b->len; i += k) {
+		k = sf_utf8_next(s + i, b->len - i, &c);
+		if (!k || !sf_char_is_shown(c))
+			return false;
+	}
+	return true;
+}
+
 /* Whatever goes in, what comes out is one line of shown characters that neither quote ends early.
  */
 START_TEST(random_bytes_stay_inside)
@@ -104,21 +117,12 @@ START_TEST(random_bytes_stay_inside)
 		sf_quote_python(&b, in, len);
 		const char *s = sf_buf_cstr(&b);
 		ck_assert(b.len >= 2 && s[0] == s[b.len - 1] && (s[0] == '"' || s[0] == '\''));
-		for (at = 1; at < b.len - 1; at += s[at] == '\\' ? 2 : 1)
-			ck_assert_msg(s[at] != s[0], "%s ends early", s);
-		ck_assert_uint_eq(at, b.len - 1);
-		uint32_t c;
-		for (size_t i = 0, k; i < b.len; i += k) {
-			k = sf_utf8_next(s + i, b.len - i, &c);
-			ck_assert_msg(k && sf_char_is_shown(c), "%s", s);
-		}
+		for (at = 1; at < b.len - 1 && s[at] != s[0]; at += s[at] == '\\' ? 2 : 1)
+			;
+		ck_assert_msg(at == b.len - 1 && all_shown(&b), "%s", s);
 		sf_buf_reset(&b);
 		sf_quote_shell(&b, in, len);
-		s = sf_buf_cstr(&b);
-		for (size_t i = 0, k; i < b.len; i += k) {
-			k = sf_utf8_next(s + i, b.len - i, &c);
-			ck_assert_msg(k && sf_char_is_shown(c), "%s", s);
-		}
+		ck_assert_msg(all_shown(&b), "%s", sf_buf_cstr(&b));
 		sf_buf_release(&b);
 	}
 }
