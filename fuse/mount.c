@@ -209,7 +209,7 @@ static int run_mount(const void *opt, const struct sf_common *given, int argc, c
 const struct sf_cmd sf_cmd_mount = {
 	.name = "mount",
 	.usage = "SOURCE MOUNTPOINT [-o NAME[=VALUE],…]",
-	.about = "show a checkpoint as unsharded files (the verb may be left out)",
+	.about = "mount a checkpoint as unsharded files (the verb is optional)",
 	.example = "shardfuse /ckpt/step1000 /mnt/c && ls /mnt/c\n"
 		   "shardfuse umount /mnt/c",
 	.options = sf_mount_option_table,

@@ -18,20 +18,21 @@ const struct sf_opt sf_mount_option_table[] = {
 	{ "foreground", 'f', SF_OPT_FLAG, AT(foreground), NULL, NULL,
 	  "stay in the foreground, log to stderr" },
 	{ "debug", 'd', SF_OPT_FLAG, AT(debug), NULL, NULL,
-	  "like -f, and every request to stderr" },
-	{ "single", 's', SF_OPT_FLAG, AT(single), NULL, NULL, "one thread for requests" },
+	  "like -f, and log every request to stderr" },
+	{ "single", 's', SF_OPT_FLAG, AT(single), NULL, NULL, "serve requests with one thread" },
 	{ 0 },
 };
 
 const struct sf_opt sf_mount_word_table[] = {
 	{ "allow_other", 0, SF_OPT_FLAG, AT(allow_other), NULL, NULL,
 	  "other users may read the mount" },
-	{ "allow_root", 0, SF_OPT_FLAG, AT(allow_root), NULL, NULL, "root may" },
+	{ "allow_root", 0, SF_OPT_FLAG, AT(allow_root), NULL, NULL, "root may read the mount" },
 	{ "auto_unmount", 0, SF_OPT_FLAG, AT(auto_unmount), NULL, NULL,
 	  "unmount when the daemon is killed" },
-	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER", "owner of the files (default: who mounts)" },
-	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "their group" },
-	{ "umask", 0, SF_OPT_STR, AT(umask), NULL, "OCTAL", "permission bits taken away" },
+	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER",
+	  "owner of the files (default: the user who mounts)" },
+	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "group of the files" },
+	{ "umask", 0, SF_OPT_STR, AT(umask), NULL, "OCTAL", "permission bits to clear" },
 	{ 0 },
 };
 

@@ -183,7 +183,7 @@ static int check_usable(const char *path, const struct look *l, struct sf_error 
 		return sf_fail(err, -ENOTDIR, "mountpoint '%s' is not a directory", path);
 	if (geteuid() != 0 && a->access)
 		return sf_fail(err, -EACCES,
-		               "mountpoint '%s': fusermount3 wants it writable by you", path);
+		               "mountpoint '%s': fusermount3 needs it to be writable by you", path);
 	return 0;
 }
 

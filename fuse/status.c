@@ -24,8 +24,7 @@ struct status_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct status_options, json), NULL, NULL,
-	  "for machines" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct status_options, json), NULL, NULL, "print JSON" },
 	{ 0 },
 };
 
@@ -315,7 +314,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_status = {
 	.name = "status",
 	.usage = "[MOUNTPOINT] [--json]",
-	.about = "live mounts: pid, source, options, uptime, reads and how many need not wait",
+	.about = "list live mounts: pid, source, options, uptime, reads, hit rate",
 	.example = "shardfuse status\nshardfuse status /mnt/c",
 	.options = options,
 	.min_args = 0,

@@ -11,7 +11,7 @@ struct umount_options {
 
 static const struct sf_opt options[] = {
 	{ "lazy", 'z', SF_OPT_FLAG, offsetof(struct umount_options, lazy), NULL, NULL,
-	  "take it out of the tree now, end it when nobody uses it any more" },
+	  "detach it now, end it when it is no longer in use" },
 	{ 0 },
 };
 

@@ -59,8 +59,8 @@ static void help_cmd(const struct sf_cmd *cmd, bool all, FILE *f)
 		section("common options", sf_common_options, width, f);
 	if (!all && (cmd->view || cmd->common))
 		fprintf(f,
-		        "\nshardfuse %s --help-all adds the options of all verbs: what is shown, "
-		        "memory, log …%s\n",
+		        "\nshardfuse %s --help-all also lists the options that all verbs share: "
+		        "what is shown, memory, log …%s\n",
 		        cmd->name,
 		        cmd->words ? "\nEach is also a word of -o, without its dashes." : "");
 	if (!cmd->example)
@@ -202,7 +202,7 @@ static int no_verb(const char *name, bool may_be_source, const struct sf_cmd *co
 	struct sf_error err = SF_ERROR_INIT;
 
 	sf_fail(&err, -EINVAL, "'%s' is %s%s", name,
-	        may_be_source ? "neither a verb nor a SOURCE that exists" : "no verb",
+	        may_be_source ? "neither a verb nor a SOURCE that exists" : "not a verb",
 	        near ? "" : " (shardfuse --help lists the verbs)");
 	if (near)
 		sf_fail(&err, -EINVAL, "%s: did you mean %s?", err.msg, near);

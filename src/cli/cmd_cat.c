@@ -59,7 +59,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_cat = {
 	.name = "cat",
 	.usage = "SOURCE PATH",
-	.about = "a virtual file to stdout; a binary one not to a terminal",
+	.about = "print a virtual file; binary ones only into a file or a pipe",
 	.example = "shardfuse cat /ckpt/step1000 model.safetensors > model.safetensors",
 	.common = true,
 	.view = true,

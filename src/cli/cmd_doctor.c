@@ -21,8 +21,7 @@ struct doctor_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct doctor_options, json), NULL, NULL,
-	  "for machines" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct doctor_options, json), NULL, NULL, "print JSON" },
 	{ 0 },
 };
 
@@ -209,7 +208,7 @@ static void check_allow_other(struct report *r)
 	bool allowed = fuse_conf_allows();
 
 	say(r, "allow_other", r->system.root || allowed ? OK : HINT,
-	    r->system.root ? "root may"
+	    r->system.root ? "root may use it"
 	    : allowed      ? "allowed in /etc/fuse.conf"
 	                   : "other users cannot read your mounts",
 	    "to let them: echo user_allow_other | sudo tee -a /etc/fuse.conf, and -o allow_other");
@@ -273,11 +272,11 @@ static void report_mount(struct report *r, const struct sf_error *why)
 {
 	if (!r->tried)
 		say(r, "a mount", r->bad ? HINT : BAD, "not tried",
-		    "mend what is missing above, and look again");
+		    "fix what is missing above, then run it again");
 	else
 		say(r, "a mount", r->mounts ? OK : BAD,
 		    r->mounts ? "works (tried in a temporary directory)" : why->msg,
-		    r->bad ? "mend what is missing above, and look again"
+		    r->bad ? "fix what is missing above, then run it again"
 		           : sf_system_device(&r->system));
 }
 
@@ -317,7 +316,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_doctor = {
 	.name = "doctor",
 	.usage = "[--json]",
-	.about = "whether this machine can mount (one is tried), and how to mend what is missing",
+	.about = "check whether this machine can mount, by mounting, and say how to fix what is "
+	         "missing",
 	.example = "shardfuse doctor",
 	.options = options,
 	.min_args = 0,

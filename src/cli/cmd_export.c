@@ -25,14 +25,14 @@ struct export_options {
 
 #define AT(field) offsetof(struct export_options, field)
 static const struct sf_opt options[] = {
-	{ "format", 0, SF_OPT_STR, AT(format), NULL, "pt|safetensors|hf|npy|dcp",
+	{ "format", 0, SF_OPT_STR, AT(format), NULL, "pt|safetensors|hf|npy",
 	  "default: from TARGET's name" },
 	{ "strategy", 0, SF_OPT_STR, AT(strategy), NULL, "NAME",
 	  "one_file (default), one_file_per_tensor, chunks" },
 	{ "optim", 0, SF_OPT_FLAG, AT(optim), NULL, NULL,
-	  "the optimizer too (default for pt one_file)" },
-	{ "no-optim", 0, SF_OPT_FLAG, AT(no_optim), NULL, NULL, "without it" },
-	{ "force", 0, SF_OPT_FLAG, AT(force), NULL, NULL, "replace files that are there" },
+	  "include the optimizer (default for pt one_file)" },
+	{ "no-optim", 0, SF_OPT_FLAG, AT(no_optim), NULL, NULL, "leave out the optimizer" },
+	{ "force", 0, SF_OPT_FLAG, AT(force), NULL, NULL, "overwrite existing files" },
 	{ "jobs", 'j', SF_OPT_UINT, AT(jobs), NULL, "N",
 	  "threads that write (default: one per core)" },
 	{ 0 },
@@ -252,7 +252,7 @@ static int nothing(const struct export *x, int r, struct sf_error *err)
 	return sf_fail(err, r, "nothing to export: no key of this selection fits %s%s",
 	               sf_out_format_names[x->format],
 	               !x->optim && c->optim_group >= 0
-	                       ? " (the optimizer is left out: --optim takes it)"
+	                       ? " (the optimizer is left out; --optim includes it)"
 	                       : "");
 }
 
@@ -341,7 +341,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		                                              : -1;
 	if (format < 0) {
 		sf_fail(&err, -EINVAL,
-		        o->format ? "--format %s: pt, safetensors, hf or npy"
+		        o->format ? "--format %s: expected pt, safetensors, hf or npy"
 		                  : "'%s' does not say the format: add --format pt, safetensors, "
 		                    "hf or npy",
 		        o->format ? o->format : target);
@@ -351,7 +351,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	for (unsigned i = 0, found = 0; o->strategy && !found; i++) {
 		if (i == SF_ARRAY_LEN(strategies)) {
 			sf_fail(&err, -EINVAL,
-			        "--strategy %s: one_file, one_file_per_tensor or chunks",
+			        "--strategy %s: expected one_file, one_file_per_tensor or chunks",
 			        o->strategy);
 			return bad_usage(&err);
 		}
@@ -360,12 +360,13 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	}
 	if (x.format == SF_OUT_NPY && x.strategy == CHUNKS) {
 		sf_fail(&err, -EINVAL,
-		        "--strategy chunks: an .npy file holds one array: one_file_per_tensor, or "
+		        "--strategy chunks: an .npy file holds one array: use one_file_per_tensor, "
+		        "or "
 		        "--format safetensors");
 		return bad_usage(&err);
 	}
 	if (o->optim && o->no_optim) {
-		sf_fail(&err, -EINVAL, "--optim and --no-optim");
+		sf_fail(&err, -EINVAL, "--optim and --no-optim exclude each other");
 		return bad_usage(&err);
 	}
 	x.optim = o->optim || (!o->no_optim && x.format == SF_OUT_PT && x.strategy == ONE_FILE &&

@@ -26,12 +26,12 @@ struct get_options {
 static const struct sf_opt options[] = {
 	{ "format", 0, SF_OPT_STR, offsetof(struct get_options, format), NULL,
 	  "npy|pt|safetensors|raw|json",
-	  "default: npy; json, on stdout, for slices and what is not a tensor" },
+	  "default: npy for tensors; json, on stdout, for slices and everything else" },
 	{ "output", 'O', SF_OPT_STR, offsetof(struct get_options, out), NULL, "DIR|FILE|-",
 	  "a directory (default: the current one), a file ending in .npy .pt .safetensors .raw "
 	  ".json, or stdout" },
 	{ "force", 0, SF_OPT_FLAG, offsetof(struct get_options, force), NULL, NULL,
-	  "replace files that are there" },
+	  "overwrite existing files" },
 	{ 0 },
 };
 
@@ -96,7 +96,7 @@ static int check_format(const struct get *g, const struct sf_chosen *one, struct
 	if (e->tensor == SF_NONE && (f == SF_OUT_NPY || f == SF_OUT_RAW || f == SF_OUT_SAFETENSORS))
 		why = sf_entry_subclass(c, one->entry)
 		              ? "it is an instance of a tensor subclass: json or pt"
-		              : "it is no tensor: json or pt";
+		              : "it is not a tensor: use json or pt";
 	else if (f == SF_OUT_NPY)
 		why = sf_view_npy_refuses(c, one->entry);
 	else if (f == SF_OUT_SAFETENSORS)
@@ -176,7 +176,7 @@ static int plan(struct get *g, struct sf_error *err)
 	else if (g->asked == SF_OUT_SAFETENSORS || (g->asked == SF_OUT_PT && g->to_file && n > 1))
 		r = add_all(g, (enum sf_out_format)g->asked);
 	else if (g->to_file && n > 1)
-		return sf_fail(err, -EINVAL, "'%s' holds one value, %u keys match", g->file, n);
+		return sf_fail(err, -EINVAL, "'%s' holds one value, but %u keys match", g->file, n);
 	else
 		for (uint32_t i = 0; i < n && r >= 0; i++)
 			r = add_one(g, i);
@@ -184,7 +184,7 @@ static int plan(struct get *g, struct sf_error *err)
 		return sf_fail(err, r, "%u files", n);
 	for (uint32_t i = 0; g->out.n > 1 && i < g->out.n; i++)
 		if (format_of(g, &g->ch->at[g->shown[i]]) != SF_OUT_JSON)
-			return sf_fail(err, -EINVAL, "-O - takes one key, %u match", n);
+			return sf_fail(err, -EINVAL, "-O - takes one key, but %u match", n);
 	return sf_out_check_claims(&g->out, err);
 }
 
@@ -265,7 +265,8 @@ static int where(struct get *g, const struct get_options *o, struct sf_error *er
 		if (strcmp(o->format, sf_out_format_names[f]) == 0)
 			g->asked = f;
 	if (o->format && g->asked < 0)
-		return sf_fail(err, -EINVAL, "--format %s: npy, pt, safetensors, raw or json",
+		return sf_fail(err, -EINVAL,
+		               "--format %s: expected npy, pt, safetensors, raw or json",
 		               o->format);
 	g->label = !o->format;
 	g->dir = ".";
@@ -317,7 +318,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_get = {
 	.name = "get",
 	.usage = "SOURCE KEY… [--format npy|pt|safetensors|raw|json] [-O DIR|FILE|-]",
-	.about = "named keys as files or values, in the given order",
+	.about = "write keys to files or print their values, in the given order",
 	.example = "shardfuse get /ckpt/step1000 model.embed.weight --format npy -O /tmp\n"
 		   "  shardfuse get /ckpt/step1000 train_state 'model.norm.weight[0:4]'",
 	.options = options,

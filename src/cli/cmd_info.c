@@ -10,7 +10,7 @@ struct info_options {
 };
 
 static const struct sf_opt options[] = {
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct info_options, json), NULL, NULL, "for machines" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct info_options, json), NULL, NULL, "print JSON" },
 	{ 0 },
 };
 
@@ -46,7 +46,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_info = {
 	.name = "info",
 	.usage = "SOURCE [KEY] [--json]",
-	.about = "the checkpoint in five seconds, or one key: its shard map, its values",
+	.about = "describe a checkpoint, or one key with its shard map and values",
 	.example = "shardfuse info /ckpt/step1000\n"
 		   "shardfuse info /ckpt/step1000 model.embed.weight\n"
 		   "shardfuse info /ckpt/step1000 'model.embed.weight[0:4, :8]'",

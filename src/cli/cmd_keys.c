@@ -25,10 +25,10 @@ struct keys_options {
 
 static const struct sf_opt options[] = {
 	{ "long", 'l', SF_OPT_FLAG, offsetof(struct keys_options, detail), NULL, NULL,
-	  "dtype, shape, bytes and shards of each; an object's value" },
+	  "with dtype, shape, bytes and shards, or an object's value" },
 	{ "null", '0', SF_OPT_FLAG, offsetof(struct keys_options, null), NULL, NULL,
-	  "a NUL behind each instead of a newline, names as they are (xargs -0)" },
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct keys_options, json), NULL, NULL, "for machines" },
+	  "end each name with a NUL instead of a newline, unescaped (for xargs -0)" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct keys_options, json), NULL, NULL, "print JSON" },
 	{ 0 },
 };
 
@@ -158,7 +158,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_keys = {
 	.name = "keys",
 	.usage = "SOURCE [KEY] [-l] [-0] [--json]",
-	.about = "the tensors and objects; KEY is a name with all below it, or a glob",
+	.about = "list tensors and objects; KEY is a name with all below it, or a glob",
 	.example = "shardfuse keys -l /ckpt/step1000 'model.layers.0'",
 	.options = options,
 	.common = true,

@@ -20,16 +20,16 @@ struct ls_options {
 
 static const struct sf_opt options[] = {
 	{ "long", 'l', SF_OPT_FLAG, offsetof(struct ls_options, detail), NULL, NULL,
-	  "type, size and time" },
+	  "with type, size and time" },
 	{ "human", 'h', SF_OPT_FLAG, offsetof(struct ls_options, human), NULL, NULL,
-	  "with -l: sizes as 1.4 GB" },
+	  "with -l: print sizes as 1.4 GB" },
 	{ "all", 'a', SF_OPT_FLAG, offsetof(struct ls_options, all), NULL, NULL,
-	  "names that begin with a dot too" },
+	  "include names that begin with a dot" },
 	{ "recursive", 'R', SF_OPT_FLAG, offsetof(struct ls_options, recursive), NULL, NULL,
-	  "directories below too" },
+	  "list subdirectories too" },
 	{ "single-column", '1', SF_OPT_FLAG, offsetof(struct ls_options, one), NULL, NULL,
-	  "one name a line, also on a terminal" },
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct ls_options, json), NULL, NULL, "for machines" },
+	  "one name per line, even on a terminal" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct ls_options, json), NULL, NULL, "print JSON" },
 	{ 0 },
 };
 
@@ -320,7 +320,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_ls = {
 	.name = "ls",
 	.usage = "[-l] [-h] [-a] [-R] [-1] SOURCE [PATH…] [--json]",
-	.about = "the virtual tree, as a mount would show it",
+	.about = "list the virtual tree, as a mount would show it",
 	.example = "shardfuse ls -lh /ckpt/step1000\nshardfuse ls /ckpt/step1000 hf state/model",
 	.options = options,
 	.common = true,

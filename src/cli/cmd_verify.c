@@ -20,11 +20,10 @@ static const struct sf_opt options[] = {
 	{ "deep", 0, SF_OPT_FLAG, offsetof(struct verify_options, deep), NULL, NULL,
 	  "read everything, check CRCs" },
 	{ "expect", 0, SF_OPT_STR, offsetof(struct verify_options, expect), NULL, "FILE",
-	  "keys that must be there: a line KEY [DTYPE [SHAPE]] each" },
+	  "keys that must exist: one KEY [DTYPE [SHAPE]] per line" },
 	{ "strict", 0, SF_OPT_STR, offsetof(struct verify_options, strict), NULL, "MODE",
 	  "assume_ok_unexpected, log_*, raise_*, return_* (unexpected|all), ignore_all" },
-	{ "json", 0, SF_OPT_FLAG, offsetof(struct verify_options, json), NULL, NULL,
-	  "for machines" },
+	{ "json", 0, SF_OPT_FLAG, offsetof(struct verify_options, json), NULL, NULL, "print JSON" },
 	{ 0 },
 };
 
@@ -235,7 +234,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 
 	if (!strict) {
 		sf_fail(&err, -EINVAL,
-		        "--strict %s: assume_ok_unexpected, log_unexpected, log_all, "
+		        "--strict %s: expected assume_ok_unexpected, log_unexpected, log_all, "
 		        "raise_unexpected, raise_all, return_unexpected, return_all or ignore_all",
 		        o->strict);
 		return sf_cli_error(SF_EXIT_USAGE, &err);
@@ -272,7 +271,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_verify = {
 	.name = "verify",
 	.usage = "SOURCE [--deep] [--expect FILE [--strict MODE]] [--json]",
-	.about = "tiling, bounds, files present and long enough; exit 1 a defect, 2 could not tell",
+	.about = "check that shards cover every tensor and files are whole; exit 1: a defect, 2: "
+	         "could not tell",
 	.example = "shardfuse verify --deep /ckpt/step1000",
 	.options = options,
 	.common = true,

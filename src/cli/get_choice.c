@@ -28,7 +28,7 @@ static int check_slice(const struct sf_catalog *c, uint32_t entry, const struct 
 	struct sf_value_box box;
 
 	if (e->tensor == SF_NONE)
-		return sf_fail(err, -EINVAL, "'%.300s%.100s': a slice, but the key is no tensor",
+		return sf_fail(err, -EINVAL, "'%.300s%.100s': a slice, but the key is not a tensor",
 		               e->name, one->part);
 	const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
 	int r = sf_key_slice_box(one->slice, t->shape, t->ndim, &box, err);

@@ -35,8 +35,8 @@ void sf_old_files_release(struct sf_old_files *l)
 int sf_old_files_refuse(const struct sf_old_files *l, struct sf_error *err)
 {
 	return sf_fail(err, -EEXIST,
-	               "'%s' already exists: loaders would take it for a part of the new model "
-	               "(use --force to replace it)",
+	               "'%s' already exists: loaders would read it as part of the new model (use "
+	               "--force to remove it)",
 	               l->at[0]);
 }
 

@@ -38,11 +38,10 @@ int sf_terminal_check(struct sf_vfile *f, const char *name, struct sf_error *err
 		return (int)n;
 	if (!sf_terminal_binary(head, (size_t)n))
 		return 0;
-	return sf_fail(
-		err, -EPERM,
-		"'%s' is binary and would mess up the terminal: send it into a file (> FILE) "
-		"or, to see it all the same, through a pipe (| cat)",
-		name);
+	return sf_fail(err, -EPERM,
+	               "'%s' is binary and would garble the terminal: redirect it to a file (> "
+	               "FILE), or pipe it (| cat) to see it anyway",
+	               name);
 }
 
 size_t sf_terminal_width(FILE *f)

@@ -39,8 +39,7 @@ struct cut {
 
 static int too_many(const struct cut *c)
 {
-	return sf_fail(c->err, -E2BIG,
-	               "more values than are written out: take a slice, KEY[0:4,:8]");
+	return sf_fail(c->err, -E2BIG, "too many values to print: use a slice, KEY[0:4,:8]");
 }
 
 /* Elements of a dimension that are side by side. */

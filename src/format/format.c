@@ -118,7 +118,8 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
 		               "'%s': not committed: data files (%s …) but no .metadata",
 		               store->source, data);
 	if (l->files.n == 0)
-		return sf_fail(err, -ENOENT, "'%s': no checkpoint: no file in it", store->source);
+		return sf_fail(err, -ENOENT, "'%s' is not a checkpoint: it has no files",
+		               store->source);
 	sf_unread_find(store, l->files.at, l->files.n, &unread);
 	if (unread.format)
 		return refuse(store, &unread, "", err);
@@ -126,7 +127,8 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
 		return sf_fail(err, -ENOTSUP, "'%s': format %s is not supported by this version",
 		               store->source, format);
 	return sf_fail(err, -ENOENT,
-	               "'%s': no checkpoint: no .metadata, no *.safetensors among %zu files (%s …)",
+	               "'%s' is not a checkpoint: no .metadata and no *.safetensors among its %zu "
+	               "files (%s …)",
 	               store->source, l->files.n, l->files.at[0].name);
 }
 

@@ -130,7 +130,8 @@ int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_obj
 	int ranks = read_ranks(m, store, files, n, dir, &ret->mtime_ns, &second);
 	if (ranks < 0)
 		return sf_fail(err, is_of_file(ranks) ? r : ranks,
-		               "%.400s; nor are the ranks' own: %.400s", first.msg, second.msg);
+		               "%.400s; neither can the ranks' own be read: %.400s", first.msg,
+		               second.msg);
 	ret->unread = first;
 	return 0;
 }

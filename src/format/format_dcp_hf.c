@@ -193,8 +193,9 @@ static int take_index(struct hf *h, const struct sf_json *index)
 		const char *file = sf_json_str(item), *name = sf_json_name(item);
 		uint32_t key;
 		if (!file || !name)
-			return sf_fail(h->err, -EBADMSG, "'%s': weight_map of '%.200s' is no text",
-			               INDEX_NAME, name ? name : "");
+			return sf_fail(h->err, -EBADMSG,
+			               "'%s': weight_map of '%.200s' is not a string", INDEX_NAME,
+			               name ? name : "");
 		r = key_of(h, name, strlen(name), &key);
 		if (r >= 0 && key == h->nindexed)
 			r = file_of(h, file, &h->key_file[h->nindexed++]);
@@ -267,7 +268,7 @@ static int pass_over(struct hf *h, const char *name, int code)
 	if (!is_malformed(code))
 		return code;
 	if (is_shard(name))
-		return sf_fail_ctx(h->err, code, "a part of every tensor may be in it");
+		return sf_fail_ctx(h->err, code, "it may hold a part of every tensor");
 	h->unread++;
 	return sf_ckpt_builder_warn(h->b, NULL, "unreadable-file", "its tensors are left out: %s",
 	                            why.msg);
@@ -517,8 +518,8 @@ static int load(struct hf *h)
 		r = take_file(h, i);
 	if (r >= 0 && h->unread && h->sharded)
 		return sf_fail(h->err, -EBADMSG,
-		               "%u files of a sharded save cannot be read, and a part of every "
-		               "tensor may be in them",
+		               "%u files of a sharded save cannot be read, and they may hold a "
+		               "part of every tensor",
 		               h->unread);
 	if (r >= 0 && h->unread && h->unread == h->names.n)
 		return sf_fail_ctx(h->err, -EBADMSG, "no safetensors file can be read");

@@ -89,7 +89,7 @@ int dcp_hf_read_sharding(const char *text, struct dcp_hf_sharding *x, struct sf_
 		const char *name = sf_json_name(item);
 		uint32_t there;
 		if (!name)
-			return sf_fail(err, -EBADMSG, "DCP_SHARDING_INFO is no object");
+			return sf_fail(err, -EBADMSG, "DCP_SHARDING_INFO is not an object");
 		x->at[n] = item;
 		there = sf_map_add(&x->map, name, strlen(name), (uint32_t)n, same_fqn, x, &failed);
 		if (there == SF_MAP_NONE)

@@ -384,7 +384,7 @@ static int lower_subclass(struct lower *l, const struct dcp_tensor *t, const cha
 		return sf_ckpt_builder_warn(
 			l->b, NULL, "unknown-dtype",
 			"'%.200s' is left out: its dtype is not known here, and "
-			"its item is no archive that could be carried",
+			"its item is not an archive that can be carried",
 			(const char *)l->name.at);
 	r = dcp_classes_add(&l->classes, class, (const char *)l->name.at, t->nchunks != 1);
 	if (r < 0)

@@ -163,11 +163,11 @@ static int take_tensor(struct values *x, const struct sf_pv *key, const struct s
 	note_class(x, v);
 	note_class(x, attr(v, "properties"));
 	if (n < 0)
-		return fail_at(x, key, "its size is no torch.Size of at most 64 numbers");
+		return fail_at(x, key, "its size is not a torch.Size of at most 64 numbers");
 	if (t.dtype == SF_DTYPE_NONE && !dtype_in(attr(v, "properties")))
 		return fail_at(x, key, "its properties name no dtype");
 	if (!chunks || (chunks->kind != SF_PV_LIST && chunks->kind != SF_PV_TUPLE))
-		return fail_at(x, key, "its chunks are no list");
+		return fail_at(x, key, "its chunks are not a list");
 	t.ndim = (uint8_t)n;
 	t.run0 = (uint32_t)m->run.n;
 	if (dcp_u64s_reserve(&m->dims, m->dims.n + (size_t)n) < 0)
@@ -180,7 +180,7 @@ static int take_tensor(struct values *x, const struct sf_pv *key, const struct s
 		if (coords(attr(chunks->seq.at[i], "offsets"), o) != n ||
 		    coords(attr(chunks->seq.at[i], "sizes"), e) != n)
 			return sf_fail(x->err, -EBADMSG,
-			               "'%.*s': chunk %zu is no box of %d dimensions",
+			               "'%.*s': chunk %zu is not a box of %d dimensions",
 			               (int)SF_MIN(key->str.len, (size_t)200), key->str.at, i, n);
 		r = dcp_meta_chunk(m, o, e, (unsigned)n, &at);
 		if (r < 0)
@@ -215,7 +215,7 @@ static int take_keys(struct values *x, const struct sf_pv *dict)
 		const struct sf_pv *k = dict->seq.at[i], *v = dict->seq.at[i + 1];
 		struct dcp_key key = { .tensor = DCP_NONE };
 		if (k->kind != SF_PV_STR)
-			return fail_at(x, NULL, "a key of state_dict_metadata is no string");
+			return fail_at(x, NULL, "a key of state_dict_metadata is not a string");
 		r = str_of(x, k, &key.name);
 		if (r < 0)
 			return r;
@@ -321,7 +321,7 @@ static int take_items(struct values *x, const struct sf_pv *v)
 
 	if (!dict)
 		return v && v->kind != SF_PV_NONE
-		               ? sf_fail(x->err, -EBADMSG, "storage_data is no dict")
+		               ? sf_fail(x->err, -EBADMSG, "storage_data is not a dict")
 		               : 0;
 	for (size_t i = 0; i + 1 < dict->seq.n; i += 2) {
 		const struct sf_pv *k = dict->seq.at[i], *s = dict->seq.at[i + 1];
@@ -358,7 +358,7 @@ static int take_items(struct values *x, const struct sf_pv *v)
 		if (n < 0)
 			return fail_at(
 				x, fqn,
-				"the offset of an item is no torch.Size of at most 64 numbers");
+				"the offset of an item is not a torch.Size of at most 64 numbers");
 		if (!index || !sf_pv_u64(index, &hint) || hint > DCP_NONE)
 			hint = DCP_NONE;
 		if (dcp_meta_item(x->m, name, o, (unsigned)n, (uint32_t)hint, item) < 0)
@@ -374,8 +374,9 @@ static int take_root(struct values *x, const struct sf_pv *root)
 
 	note_class(x, root);
 	if (!sdm || !dict_of(sdm))
-		return sf_fail(x->err, -EBADMSG,
-		               "the pickle is no Metadata: it has no dict state_dict_metadata");
+		return sf_fail(
+			x->err, -EBADMSG,
+			"the pickle is not a Metadata object: it has no dict state_dict_metadata");
 	r = take_keys(x, dict_of(sdm));
 	if (r >= 0)
 		r = take_paths(x, attr(root, "planner_data"));

@@ -109,16 +109,16 @@ static int say(const char *source, const struct found *f, struct sf_error *err)
 	if (!f->n)
 		return sf_fail(err, -ENOENT, "'%s' is %s that can be read:%s", source,
 		               f->run ? "a run directory without a checkpoint"
-		                      : "no checkpoint and has none in it",
+		                      : "not a checkpoint and contains none",
 		               sf_buf_cstr(&none));
 	if (f->n == 1)
 		return sf_fail(err, -ENOENT, "'%s' is %s: name '%s%s%s'%s", source,
 		               f->run ? "a run directory with one checkpoint"
-		                      : "no checkpoint but has one in it",
+		                      : "not a checkpoint but contains one",
 		               source, slash, newest, sf_buf_cstr(&none));
 	return sf_fail(err, -ENOENT, "'%s' is %s %s%zu%s (%s): name one of them, as '%s%s%s'%s%s",
-	               source, f->run ? "a run directory with" : "no checkpoint but has",
-	               f->more ? "more than " : "", f->n, f->run ? " checkpoints" : " in it",
+	               source, f->run ? "a run directory with" : "not a checkpoint but contains",
+	               f->more ? "more than " : "", f->n, f->run ? " checkpoints" : "",
 	               sf_buf_cstr(&names), source, slash, newest, f->run ? ", the newest" : "",
 	               sf_buf_cstr(&none));
 }

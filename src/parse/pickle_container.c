@@ -97,7 +97,7 @@ static int set_items(struct sf_pm *m, struct sf_pv **at, size_t n)
 	struct sf_pv *v;
 
 	if (n % 2)
-		return sf_pm_fail(m, -EBADMSG, "%zu keys and values are no pairs", n);
+		return sf_pm_fail(m, -EBADMSG, "%zu keys and values are not pairs", n);
 	if (m->stack.n <= sf_pm_fence(m))
 		return sf_pm_fail(m, -EBADMSG, "nothing to set items of");
 	v = m->stack.at[m->stack.n - 1];
@@ -219,7 +219,7 @@ int sf_pm_container(struct sf_pm *m)
 		                      : SF_PV_FROZENSET;
 		r = sf_pm_pop_mark(m, &a, &n);
 		if (r == 0 && m->op == 'd' && n % 2)
-			r = sf_pm_fail(m, -EBADMSG, "%zu keys and values are no pairs", n);
+			r = sf_pm_fail(m, -EBADMSG, "%zu keys and values are not pairs", n);
 		return r < 0 ? r : sf_pm_push(m, new_seq(m, kind, a, n));
 	case 'a':
 		r = sf_pm_pop(m, 1, &a);

@@ -123,7 +123,7 @@ int sf_pm_float_line(struct sf_pm *m, const uint8_t *s, size_t len)
 	if (!v)
 		return sf_pm_no_memory(m);
 	if (*end)
-		return sf_pm_fail(m, -EBADMSG, "'%s' is no float", text);
+		return sf_pm_fail(m, -EBADMSG, "'%s' is not a float", text);
 	return sf_pm_push(m, v);
 }
 

@@ -252,7 +252,8 @@ static int storage(struct sf_pickle_writer *w, struct sf_pv *v, struct sf_error 
 	    id->seq.at[1]->kind != SF_PV_GLOBAL || id->seq.at[2]->kind != SF_PV_STR ||
 	    (id->seq.at[4]->kind != SF_PV_INT && id->seq.at[4]->kind != SF_PV_LONG) ||
 	    (id->seq.n > 5 && id->seq.at[5]->kind != SF_PV_NONE) || !w->storage)
-		return sf_fail(err, -EBADMSG, "pickle writer: a persistent id that is no storage");
+		return sf_fail(err, -EBADMSG,
+		               "pickle writer: a persistent id that is not a storage");
 	r = w->storage(w->storage_arg, id->seq.at[2]->str.at, id->seq.at[2]->str.len, &number, err);
 	if (r < 0)
 		return r;

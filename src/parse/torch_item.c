@@ -19,7 +19,7 @@ static int no_tensor(const struct sf_pv *v, struct sf_error *err)
 	struct sf_torch_subclass sub;
 
 	if (!sf_torch_subclass_from_pv(v, &sub))
-		return sf_fail(err, -ENOTSUP, "torch item: its value is no dense tensor");
+		return sf_fail(err, -ENOTSUP, "torch item: its value is not a dense tensor");
 	return sf_fail(err, -ENOTSUP,
 	               "torch item: its value is a %.100s.%.100s: what elements that has is known "
 	               "to the class alone",

@@ -76,7 +76,7 @@ static int shape_from_pv(const struct sf_pv *size, const struct sf_pv *stride,
 	stride = int_tuple(stride);
 	if (!size || !stride || size->seq.n != stride->seq.n)
 		return sf_fail(err, -EBADMSG,
-		               "tensor: size and stride are no tuples of one length");
+		               "tensor: size and stride are not tuples of one length");
 	if (size->seq.n > SF_DIMS_MAX)
 		return sf_fail(err, -EBADMSG, "tensor: %zu dimensions, limit %d", size->seq.n,
 		               SF_DIMS_MAX);
@@ -99,7 +99,7 @@ static int storage_from_pv(const struct sf_pv *v, struct sf_torch_tensor *t,
 
 	if (v->kind != SF_PV_PERSID || v->persid->kind != SF_PV_TUPLE || v->persid->seq.n < 5 ||
 	    !sf_pv_is_str(v->persid->seq.at[0], "storage"))
-		return sf_fail(err, -EBADMSG, "tensor: its storage is no persistent id of one");
+		return sf_fail(err, -EBADMSG, "tensor: its storage is not a persistent id of one");
 	id = v->persid;
 	cls = id->seq.at[1];
 	if (cls->kind != SF_PV_GLOBAL || id->seq.at[2]->kind != SF_PV_STR ||

@@ -257,7 +257,7 @@ static void look(struct look *l, const struct sf_pv *v, unsigned depth)
 	case SF_PV_PERSID:
 		if (v->persid->kind != SF_PV_TUPLE || !v->persid->seq.n ||
 		    !sf_pv_is_str(v->persid->seq.at[0], "storage"))
-			l->found = "a persistent id that is no storage";
+			l->found = "a persistent id that is not a storage";
 		else
 			look_seq(l, v->persid, depth);
 		break;

@@ -60,7 +60,7 @@ int sf_zip_find_end(const uint8_t *tail, size_t tail_len, uint64_t archive_len,
 		return sf_fail(err, -EINVAL, "zip: a tail of %zu bytes of an archive of %" PRIu64,
 		               tail_len, archive_len);
 	if (tail_len < END_LEN)
-		return sf_fail(err, -EBADMSG, "zip: %zu bytes are no archive", tail_len);
+		return sf_fail(err, -EBADMSG, "zip: %zu bytes are not an archive", tail_len);
 	/* the last signature wins, as in torch's reader; a comment that holds one is not worth a
 	 * guess */
 	for (at = tail_len - END_LEN; sf_le32(tail + at) != SIG_END; at--)

@@ -66,7 +66,7 @@ static int check_range(const struct sf_source *src, uint64_t off, uint64_t len,
 {
 	if (off <= src->size && len <= src->size - off)
 		return 0;
-	return sf_fail(err, -EBADMSG, "'%s': %llu bytes at %llu are wanted, but it has %llu",
+	return sf_fail(err, -EBADMSG, "'%s': %llu bytes at %llu were asked for, it has %llu",
 	               src->name, (unsigned long long)len, (unsigned long long)off,
 	               (unsigned long long)src->size);
 }

@@ -70,8 +70,8 @@ static int truncated(struct file_source *f, uint64_t end, uint64_t off, uint64_t
                      struct sf_error *err)
 {
 	return sf_fail(err, -ESTALE,
-	               "'%s': the file ends at byte %llu, wanted %llu bytes at %llu: it was cut "
-	               "since it was opened",
+	               "'%s': the file ends at byte %llu, a read needs %llu bytes at %llu: it was "
+	               "truncated after it was opened",
 	               f->name, (unsigned long long)end, (unsigned long long)len,
 	               (unsigned long long)off);
 }

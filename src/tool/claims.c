@@ -20,7 +20,7 @@ static int known_damage(const struct sf_ckpt *k, const struct sf_tensor *t, stru
 		if (w->key == t->key && strcmp(w->code, "overlap") != 0)
 			return sf_fail(err, -EBADMSG, "'%.300s': %s", key->name, w->text);
 	}
-	return sf_fail(err, -EBADMSG, "'%.300s' is not whole (shardfuse verify says why)",
+	return sf_fail(err, -EBADMSG, "'%.300s' is incomplete (shardfuse verify says why)",
 	               key->name);
 }
 

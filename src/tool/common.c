@@ -29,25 +29,26 @@ static int parse_log_level(void *dest, const char *value, struct sf_error *err)
 			o->log.level = (enum sf_log_level)i;
 			return 0;
 		}
-	return sf_fail(err, -EINVAL, "'%s': error, warn, info or debug", value);
+	return sf_fail(err, -EINVAL, "'%s' is not one of error, warn, info, debug", value);
 }
 
 static int read_config(void *dest, const char *value, struct sf_error *err);
 
 const struct sf_opt sf_common_options[] = {
 	{ "source-format", 0, SF_OPT_STR, AT(source_format), NULL, "NAME",
-	  "do not guess what SOURCE is" },
+	  "read SOURCE as this format, do not guess" },
 	{ "memory", 0, SF_OPT_SIZE, AT(memory), NULL, "SIZE",
 	  "memory beyond the metadata (default 1G)" },
 	{ "threads", 0, SF_OPT_UINT, AT(threads), NULL, "N",
 	  "threads that wait for storage (default 16)" },
 	{ "timeout", 0, SF_OPT_UINT, AT(timeout_s), NULL, "SECONDS",
-	  "a read's deadline (default 60)" },
+	  "deadline of each read (default 60, 0: none)" },
 	{ "complete", 0, SF_OPT_FLAG, AT(complete), NULL, NULL, "refuse a damaged checkpoint" },
 	{ "quiet", 'q', SF_OPT_FLAG, AT(quiet), NULL, NULL, "print errors only" },
 	{ "log-level", 0, SF_OPT_CALL, 0, parse_log_level, "LEVEL", "error, warn, info or debug" },
-	{ "log-file", 0, SF_OPT_STR, AT(log_file), NULL, "FILE", "log there" },
-	{ "config", 0, SF_OPT_CALL, 0, read_config, "FILE", "options, a line name=value each" },
+	{ "log-file", 0, SF_OPT_STR, AT(log_file), NULL, "FILE", "log to FILE" },
+	{ "config", 0, SF_OPT_CALL, 0, read_config, "FILE",
+	  "read options from FILE, one name=value per line" },
 	{ 0 },
 };
 
@@ -65,7 +66,7 @@ static int parse_dtype(void *dest, const char *value, struct sf_error *err)
 			((struct sf_view_options *)dest)->dtype = casts[i].dtype;
 			return 0;
 		}
-	return sf_fail(err, -EINVAL, "'%s': bf16, fp16 or fp32", value);
+	return sf_fail(err, -EINVAL, "'%s' is not one of bf16, fp16, fp32", value);
 }
 
 static int parse_objects(void *dest, const char *value, struct sf_error *err)
@@ -76,7 +77,7 @@ static int parse_objects(void *dest, const char *value, struct sf_error *err)
 			((struct sf_view_options *)dest)->objects = (enum sf_objects_policy)i;
 			return 0;
 		}
-	return sf_fail(err, -EINVAL, "'%s': keep, plain or none", value);
+	return sf_fail(err, -EINVAL, "'%s' is not one of keep, plain, none", value);
 }
 
 static int parse_npy_bf16(void *dest, const char *value, struct sf_error *err)
@@ -87,7 +88,7 @@ static int parse_npy_bf16(void *dest, const char *value, struct sf_error *err)
 			((struct sf_view_options *)dest)->npy_bf16 = (enum sf_npy_bf16)i;
 			return 0;
 		}
-	return sf_fail(err, -EINVAL, "'%s': void, u2 or f4", value);
+	return sf_fail(err, -EINVAL, "'%s' is not one of void, u2, f4", value);
 }
 
 static int parse_st_dtypes(void *dest, const char *value, struct sf_error *err)
@@ -96,7 +97,7 @@ static int parse_st_dtypes(void *dest, const char *value, struct sf_error *err)
 	o->st_all_dtypes = strcmp(value, "all") == 0;
 	return o->st_all_dtypes || strcmp(value, "common") == 0
 	               ? 0
-	               : sf_fail(err, -EINVAL, "'%s': all or common", value);
+	               : sf_fail(err, -EINVAL, "'%s' is neither all nor common", value);
 }
 
 static int parse_hf_strip(void *dest, const char *value, struct sf_error *err)
@@ -105,7 +106,7 @@ static int parse_hf_strip(void *dest, const char *value, struct sf_error *err)
 	o->hf_strip = strcmp(value, "yes") == 0;
 	return o->hf_strip || strcmp(value, "no") == 0
 	               ? 0
-	               : sf_fail(err, -EINVAL, "'%s': yes or no", value);
+	               : sf_fail(err, -EINVAL, "'%s' is neither yes nor no", value);
 }
 
 /* The rules of one --map, and which they are. */
@@ -136,31 +137,34 @@ static int parse_hf_map(void *dest, const char *value, struct sf_error *err)
 
 const struct sf_opt sf_view_option_table[] = {
 	{ "key", 'k', SF_OPT_STRS, VIEW(key), NULL, "KEY",
-	  "show only this key and what is below it; repeats" },
-	{ "ignore", 0, SF_OPT_STRS, VIEW(ignore), NULL, "KEY", "leave it out; repeats" },
+	  "show only this key and what is below it; repeatable" },
+	{ "ignore", 0, SF_OPT_STRS, VIEW(ignore), NULL, "KEY",
+	  "leave out this key and what is below it; repeatable" },
 	{ "map", 0, SF_OPT_CALL, 0, parse_map, "OLD=NEW|@FILE",
-	  "show stored name OLD as NEW; repeats" },
-	{ "hf-map", 0, SF_OPT_CALL, 0, parse_hf_map, "OLD=NEW|@FILE", "the same for hf/ alone" },
+	  "show stored name OLD as NEW; repeatable" },
+	{ "hf-map", 0, SF_OPT_CALL, 0, parse_hf_map, "OLD=NEW|@FILE", "the same, for hf/ only" },
 	{ "model-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "show only the model" },
 	{ "weights-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL,
-	  "the same (Composer's word)" },
-	{ "dtype", 0, SF_OPT_CALL, 0, parse_dtype, "bf16|fp16|fp32", "cast the model's floats" },
+	  "the same (Composer's name for it)" },
+	{ "dtype", 0, SF_OPT_CALL, 0, parse_dtype, "bf16|fp16|fp32",
+	  "cast the model's floating-point tensors" },
 	{ "objects", 0, SF_OPT_CALL, 0, parse_objects, "keep|plain|none",
-	  "non-tensors in .pt: all, those weights_only=True takes, none" },
+	  "objects in .pt: all, those weights_only=True accepts, none" },
 	{ "st-dtypes", 0, SF_OPT_CALL, 0, parse_st_dtypes, "common|all",
-	  "safetensors: also names only recent readers know" },
+	  "safetensors: all has dtypes that only recent readers know" },
 	{ "npy-bf16", 0, SF_OPT_CALL, 0, parse_npy_bf16, "void|u2|f4", "how .npy shows bfloat16" },
 	{ "max-shard-size", 0, SF_OPT_SIZE, VIEW(max_shard_size), NULL, "SIZE",
-	  "hf: cut model.safetensors there (default 50GB)" },
+	  "hf: size at which model.safetensors is split (default 50GB)" },
 	{ "hf-group", 0, SF_OPT_STR, VIEW(hf_group), NULL, "GROUP",
 	  "hf: this group instead of the model" },
-	{ "hf-name", 0, SF_OPT_STR, VIEW(hf_name), NULL, "STEM", "hf: another stem than model" },
+	{ "hf-name", 0, SF_OPT_STR, VIEW(hf_name), NULL, "STEM",
+	  "hf: file name stem (default model)" },
 	{ "hf-strip", 0, SF_OPT_CALL, 0, parse_hf_strip, "yes|no",
-	  "hf: take wrapper components (_orig_mod …) out" },
+	  "hf: remove wrapper components such as _orig_mod (default yes)" },
 	{ "hf-files", 0, SF_OPT_STR, VIEW(hf_files), NULL, "DIR",
 	  "hf: where config.json and the tokenizer are" },
 	{ "views", 0, SF_OPT_LIST, VIEW(views), NULL, "NAME,…",
-	  "only these: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },
+	  "show only these: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },
 	{ 0 },
 };
 
@@ -189,7 +193,7 @@ static int config_line(struct sf_common *o, char *s, struct sf_error *err)
 	join_at_equals(s);
 	size_t len = strcspn(s, "=");
 	if (len == 6 && memcmp(s, "config", 6) == 0)
-		return sf_fail(err, -EINVAL, "a config file names no other");
+		return sf_fail(err, -EINVAL, "a config file cannot name another");
 	const char **at = realloc(o->kept.at, (o->kept.n + 1) * sizeof(*at));
 	char *kept = at ? strdup(s) : NULL; /* values point into it */
 	if (at)

@@ -64,7 +64,7 @@ static int from_json(const char *path, const struct sf_buf *text, struct sf_map_
 		const char *to = sf_json_str(m), *from = sf_json_name(m);
 		if (!to || !from)
 			r = sf_fail(err, -EINVAL,
-			            "'%s': wanted an object of strings {\"OLD\": \"NEW\"}", path);
+			            "'%s': expected an object of strings {\"OLD\": \"NEW\"}", path);
 		else
 			r = add(rules, n, from, strlen(from), to, strlen(to), err);
 	}
@@ -84,8 +84,9 @@ static int from_lines(const char *path, const struct sf_buf *text, struct sf_map
 		if (last > at && *at != '#') {
 			const char *tab = memchr(at, '\t', (size_t)(last - at));
 			if (!tab)
-				return sf_fail(err, -EINVAL, "'%s' line %u: wanted OLD, a tab, NEW",
-				               path, line);
+				return sf_fail(err, -EINVAL,
+				               "'%s' line %u: expected OLD, a tab, NEW", path,
+				               line);
 			/* a rule's names end at one: it would be another rule */
 			if (memchr(at, 0, (size_t)(last - at)))
 				return sf_fail(err, -EINVAL,
@@ -118,7 +119,7 @@ int sf_map_rules_add(const char *value, struct sf_map_rule **rules, size_t *n, s
 	}
 	const char *eq = strchr(value, '=');
 	if (!eq)
-		return sf_fail(err, -EINVAL, "'%s': wanted OLD=NEW or @FILE", value);
+		return sf_fail(err, -EINVAL, "'%s': expected OLD=NEW or @FILE", value);
 	return add(rules, n, value, (size_t)(eq - value), eq + 1, strlen(eq + 1), err);
 }
 

@@ -119,7 +119,8 @@ int sf_parse_size(const char *s, uint64_t *ret, struct sf_error *err)
 			if (strcmp(end, units[i].unit) == 0 && sf_mul(v, units[i].factor, ret))
 				return 0;
 	return sf_fail(err, -EINVAL,
-	               "'%s' is no size: a number with KB MB GB TB (powers of 1000) or K M G T KiB "
+	               "'%s' is not a valid size: use a number with KB MB GB TB (powers of 1000) "
+	               "or K M G T KiB "
 	               "… (of 1024)",
 	               s);
 }
@@ -190,7 +191,8 @@ static int set(const struct sf_opt *o, void *dest, const char *value, const char
 		errno = 0;
 		v = strtoul(value, &end, 10);
 		if (errno || end == value || *end || *value == '-' || v > UINT_MAX)
-			return sf_fail(err, -EINVAL, "--%s: '%s' is no number", o->name, value);
+			return sf_fail(err, -EINVAL, "--%s: '%s' is not a whole number", o->name,
+			               value);
 		*(unsigned *)at = (unsigned)v;
 		break;
 	case SF_OPT_SIZE:
@@ -222,7 +224,7 @@ static int parse_long(const struct sf_opt *const *tables, void *const *dests, ch
 		return sf_fail(err, -EINVAL, "--%s takes no value", o->name);
 	if (!is_flag(o) && !value) {
 		if (*i + 1 >= argc)
-			return sf_fail(err, -EINVAL, "--%s wants %s", o->name, o->arg);
+			return sf_fail(err, -EINVAL, "--%s needs %s", o->name, o->arg);
 		value = argv[++*i];
 	}
 	return set(o, dest, value, ",:", err);
@@ -244,7 +246,7 @@ static int parse_letters(const struct sf_opt *const *tables, void *const *dests,
 			else if (*i + 1 < argc)
 				value = argv[++*i];
 			else
-				return sf_fail(err, -EINVAL, "-%c wants %s", *c, o->arg);
+				return sf_fail(err, -EINVAL, "-%c needs %s", *c, o->arg);
 		}
 		int r = set(o, dest, value, ",:", err);
 		if (r < 0)
@@ -294,12 +296,12 @@ int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char
 		           strcmp(value, "true") == 0;
 		if (!yes && strcmp(value, "no") != 0 && strcmp(value, "0") != 0 &&
 		    strcmp(value, "false") != 0)
-			return sf_fail(err, -EINVAL, "%s=%s: yes or no", o->name, value);
+			return sf_fail(err, -EINVAL, "%s=%s: expected yes or no", o->name, value);
 		*(bool *)((char *)dest + o->offset) = yes == (o->type == SF_OPT_FLAG);
 		return 1;
 	}
 	if (!is_flag(o) && !value)
-		return sf_fail(err, -EINVAL, "option '%s' wants =%s", o->name, o->arg);
+		return sf_fail(err, -EINVAL, "option '%s' needs =%s", o->name, o->arg);
 	int r = set(o, dest, value, ":", err);
 	return r < 0 ? r : 1;
 }

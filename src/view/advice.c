@@ -272,20 +272,19 @@ void sf_advice_put(struct sf_buf *out, const struct sf_advice *a, enum sf_advice
 void sf_advice_put_refused(struct sf_buf *out, const struct sf_advice *a, const char *indent)
 {
 	if (*a->unknown) {
-		sf_buf_printf(
-			out,
-			"%s# whether weights_only=True takes every object is not known: ", indent);
+		sf_buf_printf(out,
+		              "%s# it is unknown whether weights_only=True accepts every object: ",
+		              indent);
 		sf_escape_text(out, a->unknown, strlen(a->unknown));
 		sf_buf_byte(out, '\n');
 	}
 	if (!refusal(a, SF_NONE))
 		return;
-	sf_buf_printf(
-		out,
-		"%s# -o objects=plain (export: --objects plain) leaves out of .pt what "
-		"weights_only=True "
-		"refuses.\n"
-		"%s# weights_only=False runs what the checkpoint's objects say: only if you trust "
-		"whoever wrote it.\n",
-		indent, indent);
+	sf_buf_printf(out,
+	              "%s# -o objects=plain (export: --objects plain) leaves out of .pt what "
+	              "weights_only=True "
+	              "refuses.\n"
+	              "%s# weights_only=False runs what the checkpoint's objects say: only if you "
+	              "trust its author.\n",
+	              indent, indent);
 }

@@ -32,7 +32,7 @@ static const char *dtype_refused(const struct sf_catalog *c, enum sf_dtype dtype
 	const struct sf_dtype_info *info = sf_dtype_info(dtype);
 
 	if (!info->safetensors)
-		return none[dtype] ? none[dtype] : "safetensors has no such elements";
+		return none[dtype] ? none[dtype] : "safetensors has no such dtype";
 	if (info->st_optional && !c->opt->st_all_dtypes)
 		return recent[dtype] ? recent[dtype]
 		                     : "only recent readers know its elements: st_dtypes=all";

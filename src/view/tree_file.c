@@ -52,7 +52,7 @@ static int make_root(struct sf_tree *t, const struct sf_root_entry *e, struct sf
 	case SF_ROOT_GROUP_ST:
 		return sf_view_safetensors(t->c, t->r, &sel, ret, err);
 	default:
-		return sf_fail(err, -EISDIR, "'%s' is no file", e->name);
+		return sf_fail(err, -EISDIR, "'%s' is not a file", e->name);
 	}
 }
 
@@ -89,6 +89,6 @@ int sf_tree_make_file(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struc
 	case SF_T_SHARDS_FILE:
 		return sf_view_listed(t->c, t->r, i, ret, err);
 	default:
-		return sf_fail(err, -EISDIR, "a directory is no file");
+		return sf_fail(err, -EISDIR, "a directory is not a file");
 	}
 }

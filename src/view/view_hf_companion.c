@@ -46,7 +46,7 @@ static int open_source(struct companion *p, struct sf_source **ret, struct sf_er
 	if (fstat(fd, &st) < 0) {
 		r = sf_fail_errno(err, "'%s'", p->path);
 	} else if (!S_ISREG(st.st_mode)) {
-		r = sf_fail(err, -EBADMSG, "'%s' is no plain file", p->path);
+		r = sf_fail(err, -EBADMSG, "'%s' is not a plain file", p->path);
 	} else {
 		sf_hf_companion_info(&st, &now);
 		r = sf_version_check(p->path, p->want.size, &p->want.version, now.size,

@@ -59,7 +59,7 @@ const char *sf_view_npy_refuses(const struct sf_catalog *c, uint32_t entry)
 		               : "not a tensor";
 	if (descr_of(c, entry, &shown))
 		return NULL;
-	return why[shown] ? why[shown] : ".npy has no such elements";
+	return why[shown] ? why[shown] : ".npy has no such dtype";
 }
 
 static void put_head(const struct sf_catalog *c, uint32_t entry, const char *descr,

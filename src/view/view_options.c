@@ -25,10 +25,11 @@ int sf_views_check(const struct sf_view_options *o, struct sf_error *err)
 			if (strcmp(o->views.at[i], known[k]) == 0)
 				break;
 		if (k == sizeof(known) / sizeof(known[0]))
-			return sf_fail(err, -EINVAL,
-			               "views: '%s' is none of checkpoint, groups, hf, state, npy, "
-			               "pt, safetensors, shards",
-			               o->views.at[i]);
+			return sf_fail(
+				err, -EINVAL,
+				"views: '%s' is not one of checkpoint, groups, hf, state, npy, "
+				"pt, safetensors, shards",
+				o->views.at[i]);
 	}
 	return 0;
 }

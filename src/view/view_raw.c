@@ -74,7 +74,8 @@ int sf_view_raw(const struct sf_catalog *c, struct sf_reader *r, uint32_t entry,
 	struct plain *p;
 
 	if (e->tensor == SF_NONE)
-		return sf_fail(err, -EINVAL, "'%.300s' is no tensor: it has no raw bytes", e->name);
+		return sf_fail(err, -EINVAL, "'%.300s' is not a tensor: it has no raw bytes",
+		               e->name);
 	p = make(&tensor_ops, r, e->tensor, c->ckpt->tensor[e->tensor].bytes, 0);
 	if (!p)
 		return sf_fail(err, -ENOMEM, "raw view of '%.300s'", e->name);

@@ -114,7 +114,7 @@ static void put_handling(struct readme *d)
 	if (k->source)
 		sf_quote_shell(&d->text, k->source, strlen(k->source));
 	line(d, " model.safetensors");
-	line(d, "When nobody needs it any more");
+	line(d, "When you no longer need it");
 	line(d, INDENT "shardfuse umount MNT");
 	line(d, "");
 	line(d, "Zip tools report CRC errors for the .pt files here, torch does not care: a mount "

@@ -77,7 +77,7 @@ def slices(src):
         check(f"{k}{s}", r.returncode == 0 and is_tensor(strict_json(r.stdout), want), (r.stdout[:200], r.stderr, want.tolist()))
     for s in ("[7]", "[-8]", "[0,0,0]", "[0:4:2]", "[9223372036854775808]"):
         expect(f"m.w{s} is refused", run("get", src, f"m.w{s}"), 2, "m.w" if ":2]" not in s and "92" not in s else s)
-    expect("a slice of a value that is no tensor", run("get", src, "o.list[0]"), 2, "no tensor")
+    expect("a slice of a value that is no tensor", run("get", src, "o.list[0]"), 2, "not a tensor")
     expect("a slice in another format", run("get", src, "m.w[0]", "--format", "npy"), 2, "json")
     r = run("get", src, "m.name[0]", "--format", "json")
     check("a name with brackets is that name", strict_json(r.stdout) == [1.0, 1.0], (r.stdout, r.stderr))

@@ -170,7 +170,7 @@ def config():
     check("--config: the value is what is behind", r.returncode == 0 and "npy" in r.stdout and "hf" not in r.stdout, r.stdout)
     expect("--config: a misspelt name", conf("# dtype\ndtpye=bf16\n"), 2, err="line 2: unknown option 'dtpye': did you mean dtype?")
     expect("--config: what is not in this version", conf("cache_dir = /x\n"), 2, err="line 1: cache_dir: remote sources: not in this version")
-    expect("--config: no other in it", conf("config = /x\n"), 2, err="names no other")
+    expect("--config: no other in it", conf("config = /x\n"), 2, err="cannot name another")
     a, b = run("ls", CKPT, "--views", "hf:npy"), run("ls", CKPT, "--views", "hf,npy")
     check("--views takes what -o takes", a.returncode == 0 and a.stdout == b.stdout and "hf" in a.stdout and "pt/" not in a.stdout.split(), (a.stdout, a.stderr))
 

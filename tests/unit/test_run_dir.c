@@ -104,15 +104,16 @@ START_TEST(it_says_what_to_type)
 	ck_assert_str_eq(said("step1 step2 step3 step4 step5 step6 step7"),
 	                 "'/r' is a run directory with 7 checkpoints (step1, step2, …, step6, "
 	                 "step7): name one of them, as '/r/step7', the newest");
-	ck_assert_str_eq(said("log"), "'/r' is no checkpoint but has one in it: name '/r/log'");
-	ck_assert_str_eq(said("log bag"), "'/r' is no checkpoint but has 2 in it (bag, log): name "
-	                                  "one of them, as '/r/log'");
+	ck_assert_str_eq(said("log"), "'/r' is not a checkpoint but contains one: name '/r/log'");
+	ck_assert_str_eq(said("log bag"),
+	                 "'/r' is not a checkpoint but contains 2 (bag, log): name "
+	                 "one of them, as '/r/log'");
 	ck_assert_str_eq(said("x"),
-	                 "'/r' is no checkpoint and has none in it that can be read: x: not "
+	                 "'/r' is not a checkpoint and contains none that can be read: x: not "
 	                 "committed");
 	/* another format's says more than a save that did not end */
 	ck_assert_str_eq(said_with(-ENOTSUP, "a-o x"),
-	                 "'/r' is no checkpoint and has none in it that can be "
+	                 "'/r' is not a checkpoint and contains none that can be "
 	                 "read: a-o: Other: not supported");
 }
 END_TEST

@@ -191,7 +191,7 @@ START_TEST(what_is_too_many_is_refused)
 	vw_open(&w);
 	whole(&w.ckpt->tensor[0], &b);
 	ck_assert_int_eq(sf_values_json(&out, w.reader, 0, SF_UINT8, &b, &why), -E2BIG);
-	ck_assert_ptr_nonnull(strstr(why.msg, "take a slice"));
+	ck_assert_ptr_nonnull(strstr(why.msg, "use a slice"));
 	whole(&w.ckpt->tensor[1], &b);
 	ck_assert_int_eq(sf_values_json(&out, w.reader, 1, SF_UINT8, &b, &why), -E2BIG);
 	ck_assert_str_eq(text_of(&w, 1, NULL), "  []");
