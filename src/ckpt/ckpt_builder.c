@@ -186,7 +186,7 @@ int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, 
 	k.len = (uint32_t)len;
 	found = sf_builder_key(b, name, len);
 	if (found != SF_NONE)
-		return sf_fail(err, -EBADMSG, "%s: key '%.*s' is there twice (keys %u and %u)",
+		return sf_fail(err, -EBADMSG, "%s: key '%.*s' occurs twice (keys %u and %u)",
 		               b->ckpt->source, (int)SF_MIN(len, 200u), name, found, n);
 	k.name = sf_arena_strdup(&b->ckpt->arena, name, len);
 	if (!k.name)
@@ -304,7 +304,7 @@ int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len
 		return 1; /* planner data of a key that was not saved */
 	if (n > PATH_ELEMS_MAX)
 		return sf_fail(err, -EBADMSG,
-		               "%s: key '%.*s' is nested %zu deep, at most %d is known",
+		               "%s: key '%.*s' is nested %zu levels deep, the limit is %d",
 		               b->ckpt->source, (int)SF_MIN(len, 200u), name, n, PATH_ELEMS_MAX);
 	k = &b->keys.at[i];
 	kept = sf_arena_alloc(&b->ckpt->arena, n * sizeof(*kept));

@@ -23,7 +23,7 @@ static int check_shape(struct sf_ckpt_builder *b, const char *name, size_t len, 
 		               b->ckpt->source, show, name, (int)dtype);
 	if (ndim > SF_DIMS_MAX)
 		return sf_fail(err, -EBADMSG,
-		               "%s: tensor '%.*s' has %u dimensions, at most %d are known",
+		               "%s: tensor '%.*s' has %u dimensions, the limit is %d",
 		               b->ckpt->source, show, name, ndim, SF_DIMS_MAX);
 	for (unsigned d = 0; d < ndim; d++) {
 		empty |= shape[d] == 0;

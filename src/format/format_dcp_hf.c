@@ -524,7 +524,8 @@ static int load(struct hf *h)
 	if (r >= 0 && h->unread && h->unread == h->names.n)
 		return sf_fail_ctx(h->err, -EBADMSG, "no safetensors file can be read");
 	if (r >= 0 && h->left_out && h->left_out == h->keys.n)
-		return sf_fail_ctx(h->err, -EBADMSG, "no tensor of %zu has its place", h->keys.n);
+		return sf_fail_ctx(h->err, -EBADMSG, "none of the %zu tensors has a known place",
+		                   h->keys.n);
 	return r < 0 ? r : lower(h);
 }
 

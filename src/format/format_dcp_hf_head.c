@@ -28,7 +28,7 @@ int dcp_hf_read_header(struct sf_store *store, const char *name, struct sf_arena
 		return r;
 	first = SF_MIN(src->size, (uint64_t)HEAD_FIRST);
 	if (first < 8)
-		return sf_fail(err, -EBADMSG, "'%s': %llu bytes, a safetensors file has 8 at least",
+		return sf_fail(err, -EBADMSG, "'%s': %llu bytes, a safetensors file has at least 8",
 		               name, (unsigned long long)src->size);
 	at = malloc(HEAD_FIRST);
 	if (!at)

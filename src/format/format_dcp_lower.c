@@ -169,7 +169,7 @@ static int open_place(struct lower *l, uint32_t i, struct sf_source **ret)
 	r = l->src->store->ops->open(l->src->store, (const char *)l->file.at, NULL, ret, &why);
 	if (r == -ENOENT || r == -EBADMSG)
 		return 0;
-	return r < 0 ? sf_fail(l->err, r, "dcp: a look at an item: %s", why.msg) : 0;
+	return r < 0 ? sf_fail(l->err, r, "dcp: looking at an item: %s", why.msg) : 0;
 }
 
 /*
@@ -184,7 +184,7 @@ static int look(struct lower *l, struct sf_source *src, uint64_t off, void *buf,
 
 	if (r == -ENOENT || r == -EBADMSG)
 		return 1;
-	return r < 0 ? sf_fail(l->err, r, "dcp: a look at an item: %s", why.msg) : 0;
+	return r < 0 ? sf_fail(l->err, r, "dcp: looking at an item: %s", why.msg) : 0;
 }
 
 /*
@@ -313,7 +313,7 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 				if (!told)
 					r = sf_ckpt_builder_warn(l->b, (const char *)l->name.at,
 					                         "chunk-outside",
-					                         "chunk %u reaches out of the "
+					                         "chunk %u extends beyond the "
 					                         "tensor: it is not read",
 					                         n);
 				told = true;
@@ -383,7 +383,7 @@ static int lower_subclass(struct lower *l, const struct dcp_tensor *t, const cha
 	if (class == dcp_lost_dtype)
 		return sf_ckpt_builder_warn(
 			l->b, NULL, "unknown-dtype",
-			"'%.200s' is left out: its dtype is not known here, and "
+			"'%.200s' is left out: this version does not know its dtype, and "
 			"its item is not an archive that can be carried",
 			(const char *)l->name.at);
 	r = dcp_classes_add(&l->classes, class, (const char *)l->name.at, t->nchunks != 1);

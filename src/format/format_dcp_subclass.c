@@ -102,7 +102,7 @@ static int open_place(struct finder *f, uint32_t place, struct sf_source **ret)
 	if (r == -ENOENT || r == -EBADMSG)
 		return 0;
 	if (r < 0)
-		return sf_fail(f->err, r, "dcp: a look at an item: %s", why.msg);
+		return sf_fail(f->err, r, "dcp: looking at an item: %s", why.msg);
 	f->place = place;
 	*ret = f->open;
 	return 0;
@@ -156,7 +156,7 @@ static int look_at_value(struct finder *f, struct sf_source *src, const struct d
 	if (r == -EBADMSG || r == -ENOTSUP || r == -E2BIG)
 		return 0; /* unreadable for good: whoever reads it says why */
 	if (r < 0)
-		return sf_fail(f->err, r, "dcp: a look at an item: %s", why.msg);
+		return sf_fail(f->err, r, "dcp: looking at an item: %s", why.msg);
 	r = sf_torch_tensor_from_pv(v, &t, NULL);
 	if (r < 0)
 		return 0;
@@ -192,7 +192,7 @@ static int look(struct finder *f, const struct candidate *c, enum form *ret, con
 		if (r == -ENOENT || r == -EBADMSG)
 			return 0;
 		if (r < 0)
-			return sf_fail(f->err, r, "dcp: a look at an item: %s", why.msg);
+			return sf_fail(f->err, r, "dcp: looking at an item: %s", why.msg);
 		have = want;
 		r = sf_torch_item_head(f->head, (size_t)have, item->len, &torch, &want, NULL);
 		if (r != -EAGAIN || want > HEAD_MAX || want <= have)

@@ -55,7 +55,7 @@ static int read_directory(const struct range *a, uint64_t limit, struct sf_arena
 			return r;
 	}
 	if (memcmp(magic, "PK\3\4", sizeof(magic)) != 0)
-		return sf_fail(err, -ENOTSUP, "no zip archive as torch.save writes it");
+		return sf_fail(err, -ENOTSUP, "not a zip archive as torch.save writes it");
 	r = get(a, a->len - n, n, SF_ZIP_TAIL, &tail, err);
 	if (r >= 0)
 		r = sf_zip_find_end(tail, (size_t)n, a->len, &end, err);
@@ -85,7 +85,8 @@ static int read_value(const struct range *a, uint64_t limit, struct sf_arena *ar
 		return r;
 	rec = sf_zip_find(&zip, "data.pkl");
 	if (!rec || rec->method != 0)
-		return sf_fail(err, -ENOTSUP, "%s", rec ? "its data.pkl is packed" : "no data.pkl");
+		return sf_fail(err, -ENOTSUP, "%s",
+		               rec ? "its data.pkl is compressed" : "no data.pkl");
 	if (rec->header_off > a->len || a->len - rec->header_off < sizeof(local))
 		return sf_fail(err, -EBADMSG, "data.pkl at %" PRIu64 " of %" PRIu64,
 		               rec->header_off, a->len);

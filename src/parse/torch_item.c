@@ -20,10 +20,10 @@ static int no_tensor(const struct sf_pv *v, struct sf_error *err)
 
 	if (!sf_torch_subclass_from_pv(v, &sub))
 		return sf_fail(err, -ENOTSUP, "torch item: its value is not a dense tensor");
-	return sf_fail(err, -ENOTSUP,
-	               "torch item: its value is a %.100s.%.100s: what elements that has is known "
-	               "to the class alone",
-	               sub.cls->global.module->str.at, sub.cls->global.name->str.at);
+	return sf_fail(
+		err, -ENOTSUP,
+		"torch item: its value is a %.100s.%.100s: only that class knows its elements",
+		sub.cls->global.module->str.at, sub.cls->global.name->str.at);
 }
 
 int sf_torch_item_pkl(const uint8_t *pkl, size_t len, struct sf_torch_tensor *ret, char key[64],
@@ -106,7 +106,7 @@ static int local_header(const struct walk *w, uint64_t off, struct local *ret)
 	if (sf_le32(p) != 0x04034b50)
 		return off ? sf_fail(w->err, -ENOTSUP,
 		                     "torch item: offset %" PRIu64 ": no local header", off)
-		           : sf_fail(w->err, -EBADMSG, "torch item: no zip archive");
+		           : sf_fail(w->err, -EBADMSG, "torch item: not a zip archive");
 	l.name_len = sf_le16(p + 26);
 	nextra = sf_le16(p + 28);
 	l.data_off = off + LOCAL_LEN + l.name_len + nextra;

@@ -165,7 +165,7 @@ int sf_zip_parse_dir(const uint8_t *dir, const struct sf_zip_end *end, uint64_t 
 		if (left < CENTRAL_LEN || sf_le32(p) != SIG_CENTRAL)
 			return sf_fail(err, -EBADMSG,
 			               "zip: directory entry %zu of %" PRIu64
-			               " is cut or no entry, offset %" PRIu64,
+			               " is truncated or malformed, offset %" PRIu64,
 			               d.n, end->entries, end->dir_off + at);
 		rec->method = sf_le16(p + 10);
 		rec->crc = sf_le32(p + 16);
@@ -186,7 +186,7 @@ int sf_zip_parse_dir(const uint8_t *dir, const struct sf_zip_end *end, uint64_t 
 		if (sf_le16(dir + at + 8) & 1)
 			return sf_fail(err, -ENOTSUP, "zip: record '%s' is encrypted", rec->name);
 		if (zip64_extra(p + rec->name_len, nextra, rec) < 0)
-			return sf_fail(err, -EBADMSG, "zip: record '%s': zip64 field is cut",
+			return sf_fail(err, -EBADMSG, "zip: record '%s': zip64 field is truncated",
 			               rec->name);
 		if (rec->method == 0 && rec->comp_size != rec->size)
 			return sf_fail(err, -EBADMSG,

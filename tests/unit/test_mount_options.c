@@ -101,7 +101,7 @@ START_TEST(unknown_words_are_errors_that_name_the_near_one)
 		{ "ro,dytpe=bf16", "did you mean dtype?" },
 		{ "entirely-unknown", "'entirely-unknown'" },
 		{ "dtype=int8", "bf16" },
-		{ "timeout", "wants =" },
+		{ "timeout", "needs =" },
 		{ "timeout=soon", "soon" },
 		{ "model_only=maybe", "yes or no" },
 	};
