@@ -2,6 +2,7 @@
 
 SF_SOURCES_BASE = \
 	%D%/base/arena.c \
+	%D%/base/budget.c \
 	%D%/base/buf.c \
 	%D%/base/columns.c \
 	%D%/base/error.c \
@@ -14,6 +15,7 @@ SF_SOURCES_BASE = \
 	%D%/base/map.c \
 	%D%/base/mountinfo.c \
 	%D%/base/near.c \
+	%D%/base/pages.c \
 	%D%/base/path.c \
 	%D%/base/quote.c \
 	%D%/base/sha256.c \

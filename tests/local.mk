@@ -2,6 +2,7 @@
 
 TESTS_UNIT = \
 	%D%/unit/test_arena \
+	%D%/unit/test_budget \
 	%D%/unit/test_buf \
 	%D%/unit/test_catalog \
 	%D%/unit/test_catalog_map \
@@ -44,6 +45,7 @@ TESTS_UNIT = \
 	%D%/unit/test_open_files \
 	%D%/unit/test_options \
 	%D%/unit/test_out_list \
+	%D%/unit/test_pages \
 	%D%/unit/test_path \
 	%D%/unit/test_pickle_read \
 	%D%/unit/test_pickle_write \

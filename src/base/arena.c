@@ -19,9 +19,13 @@ static struct sf_arena_block *new_block(struct sf_arena *a, size_t bytes)
 
 	if (a->limit && (bytes > a->limit || a->used > a->limit - bytes))
 		return NULL;
+	if (!sf_charge_use(a->charge, bytes))
+		return NULL;
 	b = malloc(bytes);
 	if (b)
 		a->used += bytes;
+	else
+		sf_charge_unuse(a->charge, bytes);
 	return b;
 }
 
@@ -107,5 +111,6 @@ void sf_arena_release(struct sf_arena *a)
 		next = b->next;
 		free(b);
 	}
-	*a = (struct sf_arena){ .limit = 0 };
+	sf_charge_unuse(a->charge, a->used);
+	*a = (struct sf_arena){ .charge = a->charge };
 }

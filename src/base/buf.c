@@ -6,10 +6,13 @@
 #include "base/buf.h"
 #include "base/mem.h"
 
+#define CHARGED_LARGE ((size_t)1 << 20)
+
 void sf_buf_release(struct sf_buf *b)
 {
 	free(b->at);
-	*b = (struct sf_buf){ .limit = b->limit };
+	sf_charge_unuse(b->charge, b->cap);
+	*b = (struct sf_buf){ .limit = b->limit, .charge = b->charge };
 }
 
 void sf_buf_reset(struct sf_buf *b)
@@ -21,7 +24,7 @@ void sf_buf_reset(struct sf_buf *b)
 /* Room for @more bytes and a NUL behind them, which sf_buf_cstr() and vsnprintf() put there. */
 static int reserve(struct sf_buf *b, size_t more)
 {
-	size_t need, cap;
+	size_t need, cap, grow;
 	uint8_t *at;
 
 	if (b->failed)
@@ -33,12 +36,19 @@ static int reserve(struct sf_buf *b, size_t more)
 	if (b->at && need <= b->cap)
 		return 0;
 	cap = SF_MAX(need, (size_t)63);
-	if (b->cap <= SIZE_MAX / 4 && cap < b->cap * 2)
-		cap = b->cap * 2 + 1;
+	/* what is charged counts as large as it could be: then a quarter more, not as much again */
+	grow = b->charge && b->cap > CHARGED_LARGE ? b->cap / 4 : b->cap + 1;
+	if (b->cap <= SIZE_MAX / 4 && cap < b->cap + grow)
+		cap = b->cap + grow;
 	if (b->limit && cap > b->limit)
 		cap = b->limit;
+	if (!sf_charge_use(b->charge, cap - b->cap)) {
+		b->failed = -ENOMEM;
+		return -1;
+	}
 	at = cap < SIZE_MAX ? realloc(b->at, cap + 1) : NULL;
 	if (!at) {
+		sf_charge_unuse(b->charge, cap - b->cap);
 		b->failed = -ENOMEM;
 		return -1;
 	}

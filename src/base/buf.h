@@ -5,6 +5,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/budget.h"
 
 /*
  * { .limit = N }: never holds more than N bytes; { 0 } has no limit (only for text of our own making).
@@ -14,6 +15,7 @@
 struct sf_buf {
 	uint8_t *at;
 	size_t len, cap, limit;
+	struct sf_charge *charge; /* what its memory is charged to (budget.h); NULL: nothing. Kept as limit is */
 	int failed; /* 0, -ENOMEM or -E2BIG */
 };
 
