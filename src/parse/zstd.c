@@ -1,11 +1,13 @@
 #include "config.h"
 
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include "base/mem.h"
 #include "parse/zstd.h"
 
 #define STEP ((size_t)256 << 10)
+#define WINDOW_LOG_MIN 10
 #define WINDOW_LOG_MAX                                                                            \
 	27 /* 128 MiB, the reference tool's own limit: a frame may ask for memory before it gives \
 	      a byte */
@@ -59,6 +61,16 @@ int sf_unzstd_chain(unsigned streams, struct sf_unzstd **ret, struct sf_error *e
 	return r;
 }
 
+void sf_unzstd_window(struct sf_unzstd *z, uint64_t bytes)
+{
+	int log = WINDOW_LOG_MIN;
+
+	while (log < WINDOW_LOG_MAX && UINT64_C(2) << log <= bytes)
+		log++;
+	for (; z; z = z->next)
+		ZSTD_DCtx_setParameter(z->stream, ZSTD_d_windowLogMax, log);
+}
+
 void sf_unzstd_free(struct sf_unzstd *z)
 {
 	while (z) {
@@ -76,6 +88,13 @@ static int fail(struct sf_unzstd *z, struct sf_error *err, int code, const char 
 	return sf_fail(err, code, "zstd: %s", what);
 }
 
+static int fail_zstd(struct sf_unzstd *z, struct sf_error *err, size_t n)
+{
+	bool window = ZSTD_getErrorCode(n) == ZSTD_error_frameParameter_windowTooLarge;
+
+	return fail(z, err, window ? -ENOBUFS : -EBADMSG, ZSTD_getErrorName(n));
+}
+
 /* An outer stream: what comes out goes through the next one. It cannot be much more than that makes
  * of it, or it is frames with nothing in them. */
 static int feed_next(struct sf_unzstd *z, ZSTD_inBuffer in, struct sf_buf *out,
@@ -88,7 +107,7 @@ static int feed_next(struct sf_unzstd *z, ZSTD_inBuffer in, struct sf_buf *out,
 		size_t n = ZSTD_decompressStream(z->stream, &o, &in);
 		int r;
 		if (ZSTD_isError(n))
-			return fail(z, err, -EBADMSG, ZSTD_getErrorName(n));
+			return fail_zstd(z, err, n);
 		z->passed += o.pos;
 		if (out->limit && z->passed > out->limit + out->limit / 64 + BETWEEN_SLACK)
 			return fail(z, err, -E2BIG, "a stream inside a stream passes its limit");
@@ -126,7 +145,7 @@ int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_
 		n = ZSTD_decompressStream(z->stream, &o, &in);
 		out->len = before + (step ? o.pos : 0);
 		if (ZSTD_isError(n))
-			return fail(z, err, -EBADMSG, ZSTD_getErrorName(n));
+			return fail_zstd(z, err, n);
 		if (!step && o.pos)
 			return fail(z, err, -E2BIG, "output passes its limit");
 		z->hint = n;

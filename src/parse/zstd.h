@@ -12,6 +12,9 @@ int sf_unzstd_new(struct sf_unzstd **ret,
                   struct sf_error *err); /* -ENOTSUP when built without zstd */
 /* For bytes that went through zstd @streams times, one stream inside the other. */
 int sf_unzstd_chain(unsigned streams, struct sf_unzstd **ret, struct sf_error *err);
+/* How many bytes of window each stream's frames may ask for: one that asks for more is -ENOBUFS.
+ * Rounded down to a power of two; 128 MiB when this is not called. Before the first feed. */
+void sf_unzstd_window(struct sf_unzstd *z, uint64_t bytes);
 void sf_unzstd_free(struct sf_unzstd *z);
 /* Feed input in order; what comes out is appended to @out (whose limit is the bomb limit: -E2BIG).
  * Concatenated frames are one stream. */
