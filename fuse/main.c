@@ -3,16 +3,23 @@
 #include <malloc.h>
 #include <string.h>
 #include "base/mem.h"
+#include "base/pages.h"
 #include "fuse/mount.h"
 
 /*
- * --memory bounds what we hold. glibc would keep what we gave back, in an arena a thread: decoded
- * items of 16 MiB under --memory 64M left 220 MiB behind, and leave 45 with two arenas.
+ * --memory bounds what we hold. glibc would keep what we gave back: in an arena a thread, and what
+ * is below a threshold that grows to 32 MiB with what is freed. Decoded items of 16 MiB under
+ * --memory 64M left 220 MiB behind. So there are two arenas, and what is large is the kernel's (as
+ * base/pages.h has it for what we allocate so).
  */
-static void keep_few_arenas(void)
+static void keep_little(void)
 {
 #ifdef M_ARENA_MAX
 	mallopt(M_ARENA_MAX, 2);
+#endif
+#ifdef M_MMAP_THRESHOLD
+	mallopt(M_MMAP_THRESHOLD, SF_PAGES_MIN);
+	mallopt(M_TRIM_THRESHOLD, 4 * SF_PAGES_MIN);
 #endif
 }
 
@@ -23,7 +30,7 @@ int main(int argc, char **argv)
 	const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
 	const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "shardfuse";
 
-	keep_few_arenas();
+	keep_little();
 	if (strncmp(name, "mount.", 6) == 0)
 		return sf_mount_helper(argc, argv);
 	int code = sf_cli_main(argc, argv, ours, SF_ARRAY_LEN(ours));

@@ -102,12 +102,17 @@ SF_SOURCES_FORMAT = \
 SF_SOURCES_READ = \
 	%D%/read/coalesce.c \
 	%D%/read/item_cache.c \
+	%D%/read/item_load.c \
+	%D%/read/item_turn.c \
+	%D%/read/item_zstd.c \
 	%D%/read/layout.c \
+	%D%/read/made.c \
 	%D%/read/objects.c \
 	%D%/read/open_files.c \
 	%D%/read/plan.c \
 	%D%/read/plan_pieces.c \
 	%D%/read/plan_range.c \
+	%D%/read/read_buffer.c \
 	%D%/read/read_cached.c \
 	%D%/read/read_heads.c \
 	%D%/read/read_io.c \

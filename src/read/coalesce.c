@@ -27,6 +27,7 @@ static uint8_t *scratch(struct sf_coalesce *c, uint64_t len)
 		s->cap = cap;
 		s->next = c->scratch;
 		c->scratch = s;
+		c->scratch_bytes += cap;
 	}
 	s->used += len;
 	return s->at + s->used - len;
@@ -36,6 +37,7 @@ static void scratch_keep(struct sf_coalesce *c, bool one)
 {
 	while (c->scratch && (!one || c->scratch->next || c->scratch->cap > BLOCK)) {
 		struct sf_scratch *next = c->scratch->next;
+		c->scratch_bytes -= c->scratch->cap;
 		free(c->scratch);
 		c->scratch = next;
 	}

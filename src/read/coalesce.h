@@ -43,6 +43,7 @@ struct sf_coalesce {
 	struct sf_scatters scatters;
 	/* scratch memory of spans and gaps: blocks that stay until release */
 	struct sf_scratch *scratch;
+	uint64_t scratch_bytes; /* of them */
 };
 
 /*

@@ -1,4 +1,5 @@
-/* Items that must be taken in whole: decoded zstd items, parsed headers of safetensors blobs. */
+/* Items that must be taken in whole: decoded zstd items, parsed headers of safetensors blobs, bytes
+ * that a view makes. */
 #ifndef SF_READ_ITEM_CACHE_H
 #define SF_READ_ITEM_CACHE_H
 
@@ -8,25 +9,27 @@
 #include "parse/safetensors.h"
 #include "store/source.h"
 
-enum sf_cached_kind { SF_CACHED_ZSTD, SF_CACHED_BLOB };
+struct sf_made;
+enum sf_cached_kind { SF_CACHED_ZSTD, SF_CACHED_BLOB, SF_CACHED_MADE };
 
 /* An item in memory, immutable. */
 struct sf_cached {
-	const uint8_t *at; /* ZSTD: the decoded item */
+	const uint8_t *at; /* ZSTD: the decoded item; MADE: the bytes */
 	uint64_t len;
 	struct sf_st_header st; /* BLOB */
 	struct sf_map names;    /* BLOB: name -> st.at[] */
 };
 
 /*
- * An LRU in bytes. One load of an item at a time: who asks meanwhile is called when it is there. A
- * load is no read's own: it goes on when the read that began it was cancelled or is late. Threads:
- * all functions, any number of calls at once; no I/O, decoding or callback under the lock.
+ * An item's bytes are taken from the budget before its load begins, and given back when its last
+ * reference goes. Up to half of the budget is kept for the next one who asks, the least recently
+ * used goes first; all of it, as soon as somebody waits for bytes. One load of an item at a time:
+ * who asks meanwhile is called when it is there. A load is no read's own: it goes on when the read
+ * that began it was cancelled or is late. Threads: all functions, any number of calls at once; no
+ * I/O, decoding or callback under the lock.
  */
 struct sf_item_cache;
-/* @limit: bytes kept, and of one item. @memory: the --memory it is a part of, for messages. */
-int sf_item_cache_new(uint64_t limit, uint64_t memory, struct sf_item_cache **ret,
-                      struct sf_error *err);
+int sf_item_cache_new(struct sf_io *io, struct sf_item_cache **ret, struct sf_error *err);
 void sf_item_cache_end(
 	struct sf_item_cache *c); /* ends and waits for loads under way; no new ones begin */
 void sf_item_cache_free(struct sf_item_cache *c); /* that too; NULL is fine */
@@ -37,24 +40,52 @@ struct sf_cache_want {
 	uint64_t off, len; /* the item as stored; BLOB: len is not used */
 	enum sf_cached_kind kind;
 	enum sf_fetch_kind fetch; /* for the counters */
-	uint64_t decoded_max;     /* ZSTD: a longer item is -E2BIG */
+	uint64_t expect;          /* ZSTD: bytes that it has inside, as far as is known … */
+	uint64_t decoded_max;     /* … and at most: a longer one is -E2BIG */
 	unsigned streams; /* ZSTD: so many, one inside the other; an item's own, no part of the key
 	                   */
+	struct sf_made *made; /* MADE: off is its number, all else is not used */
 };
 /* A reference, or NULL when it is not there. */
 const struct sf_cached *sf_item_cache_get(struct sf_item_cache *c,
                                           const struct sf_cache_want *want);
+const struct sf_cached *sf_cached_ref(const struct sf_cached *item);         /* another reference */
 void sf_cached_unref(struct sf_item_cache *c, const struct sf_cached *item); /* NULL is fine */
 
-struct sf_cache_wait {
+struct sf_cache_wait { /* all 0 but for done */
 	/* once, on any thread, maybe before sf_item_cache_load returns; no lock held. @item: a
 	 * reference, when r == 0 */
 	void (*done)(struct sf_cache_wait *w, int r, const struct sf_cached *item);
 	struct sf_error err; /* message when r < 0 */
-	struct sf_cache_wait *next;
+	/* r is -EAGAIN: the item turned out to need more bytes than it had, gave back those, and
+	 * waits its turn; the caller, who may not, lets his other items go and asks anew */
+	bool again;
+	/* the cache's */
+	struct sf_cache_wait *prev, *next;
+	struct sf_cache_entry *entry;
+	bool may_queue;
 };
-void sf_item_cache_load(struct sf_item_cache *c, const struct sf_cache_want *want,
-                        struct sf_cache_wait *wait);
+enum sf_cache_load {
+	SF_CACHE_BEGUN,  /* it is there, or its bytes are taken */
+	SF_CACHE_QUEUED, /* it waits its turn */
+	SF_CACHE_FULL,   /* it would, and may not: done is not called */
+};
+/* @may_queue: the caller holds no item, nor asks for a second one until it is there. Any other must
+ * not wait for bytes that it may itself keep from being given back. A MADE one is SF_CACHE_QUEUED
+ * until it is there. */
+enum sf_cache_load sf_item_cache_load(struct sf_item_cache *c, const struct sf_cache_want *want,
+                                      struct sf_cache_wait *wait, bool may_queue);
+/*
+ * true: @wait was for an item that waits its turn, and does not any more; done is not called.
+ * false: done was called, or will be. @ret_unwanted: what is left of an item that nobody waits for
+ * now, for sf_item_cache_give_up(): not under the caller's lock, if he holds one.
+ */
+bool sf_item_cache_cancel(struct sf_item_cache *c, struct sf_cache_wait *wait,
+                          struct sf_cache_entry **ret_unwanted);
+void sf_item_cache_give_up(struct sf_item_cache *c,
+                           struct sf_cache_entry *unwanted); /* NULL is fine */
+/* Lets go of a MADE one, unless it is being used. */
+void sf_item_cache_forget(struct sf_item_cache *c, const struct sf_cache_want *want);
 
 const struct sf_st_tensor *sf_cached_find(const struct sf_cached *item, const char *name,
                                           size_t len); /* BLOB; NULL */

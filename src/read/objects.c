@@ -52,7 +52,8 @@ static int slice_wait(struct slices *all, struct slice *s, struct sf_error *err,
 static int read_long(struct sf_reader *rdr,
                      int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
                                  struct sf_error *err),
-                     void *arg, uint64_t off, uint8_t *buf, uint64_t len, struct sf_error *err)
+                     void *arg, bool inner, uint64_t off, uint8_t *buf, uint64_t len,
+                     struct sf_error *err)
 {
 	struct slices *all;
 	unsigned next = 0;
@@ -60,7 +61,7 @@ static int read_long(struct sf_reader *rdr,
 
 	if (len <= SLICE) {
 		struct sf_read rd = {
-			.emit = emit, .arg = arg, .off = off, .len = len, .buf = buf
+			.emit = emit, .arg = arg, .off = off, .len = len, .buf = buf, .inner = inner
 		};
 		if (!len)
 			return 0;
@@ -82,6 +83,7 @@ static int read_long(struct sf_reader *rdr,
 		if (r < 0)
 			break;
 		s->rd = (struct sf_read){ .emit = emit,
+			                  .inner = inner,
 			                  .arg = arg,
 			                  .off = off + at,
 			                  .len = n,
@@ -124,13 +126,13 @@ static int emit_object(void *arg, uint64_t off, uint64_t len, struct sf_parts *p
 int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len,
                    struct sf_error *err)
 {
-	return read_long(r, emit_tensor, &tensor, off, buf, len, err);
+	return read_long(r, emit_tensor, &tensor, false, off, buf, len, err);
 }
 
 int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf,
                          uint64_t len, struct sf_error *err)
 {
-	return read_long(r, emit_object, &object, off, buf, len, err);
+	return read_long(r, emit_object, &object, true, off, buf, len, err);
 }
 
 /* ---- whole items ---- */
@@ -172,7 +174,7 @@ static int read_window(struct sf_reader *rdr,
                                    struct sf_error *err),
                        struct window *w, void *buf, uint64_t len, struct sf_error *err)
 {
-	struct sf_read rd = { .emit = emit, .arg = w, .len = len, .buf = buf };
+	struct sf_read rd = { .emit = emit, .arg = w, .len = len, .buf = buf, .inner = true };
 	int r = sf_read_wait(rdr, &rd);
 
 	if (r < 0)

@@ -10,28 +10,35 @@
 	65536 /* what a torch.save archive has beside its payload; deep pickles do not occur in \
 	         tensors */
 #define OBJECT_DECODED_MAX (UINT64_C(1) << 30)
+#define OBJECT_TIMES 4 /* what an object has inside, as a first guess */
 
 static bool wants_cache(const struct sf_op_item *item)
 {
 	return item->transform || (item->form == SF_ITEM_ST_BLOB && !item->known);
 }
 
-/* What a compressed item may have inside; more is refused. */
-uint64_t sf_op_decoded_max(const struct sf_op *op, const struct sf_op_item *item)
+/* What a compressed item is expected to have inside, and may have at most: more is refused. */
+static void decoded(const struct sf_op *op, const struct sf_op_item *item, uint64_t *expect,
+                    uint64_t *most)
 {
 	const struct sf_tensor *t;
 	struct sf_chunk c;
 	uint64_t bytes;
 
+	if (!sf_mul(item->len, OBJECT_TIMES, expect))
+		*expect = OBJECT_DECODED_MAX;
+	*expect = SF_MAX(*expect, (uint64_t)DECODED_SLACK);
+	*most = OBJECT_DECODED_MAX;
 	if (!item->transform || item->chunk == SF_NONE)
-		return OBJECT_DECODED_MAX;
+		return;
 	t = sf_op_tensor(op, item);
 	sf_tensor_chunk(t, item->chunk, &c);
 	/* what the chunk's elements need, and room for strides with gaps */
-	return sf_mul(c.part_len, sf_dtype_info(t->dtype)->bytes, &bytes) &&
-	                       sf_add(bytes, bytes / 8 + DECODED_SLACK, &bytes)
-	               ? bytes
-	               : OBJECT_DECODED_MAX;
+	if (!sf_mul(c.part_len, sf_dtype_info(t->dtype)->bytes, &bytes) ||
+	    !sf_add(bytes, bytes / 8 + DECODED_SLACK, &bytes))
+		return;
+	*expect = bytes - bytes / 9;
+	*most = bytes;
 }
 
 static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item *item)
@@ -44,7 +51,7 @@ static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item
 	w.fetch = item->chunk == SF_NONE ? SF_FETCH_OBJECT
 	          : item->transform      ? SF_FETCH_TENSOR
 	                                 : SF_FETCH_HEADER;
-	w.decoded_max = sf_op_decoded_max(op, item);
+	decoded(op, item, &w.expect, &w.decoded_max);
 	w.streams = item->transform;
 	return w;
 }
@@ -57,14 +64,24 @@ static void cache_done(struct sf_cache_wait *wait, int r, const struct sf_cached
 	struct sf_op_item *i = &w->op->items.at[w->item];
 
 	i->mem = item;
-	sf_op_completed(w->op, r, &wait->err, w->op->sources.at[i->source].key);
+	i->again = wait->again;
+	sf_op_completed(w->op, wait->again ? 0 : r, &wait->err, w->op->sources.at[i->source].key);
 }
 
-int sf_op_ask_cache(struct sf_op *op)
+/* Another part of the same item: it has the one before's. */
+static bool same_as_before(const struct sf_op *op, uint32_t i)
 {
-	uint32_t n = 0, k = 0;
+	const struct sf_op_item *item = &op->items.at[i];
 
-	op->state = SF_OP_CACHED;
+	return i && item[-1].off == item->off && item[-1].source == item->source &&
+	       wants_cache(&item[-1]);
+}
+
+/* Items up to the first one that is not there: 0 all are, 1 *ret is that one. */
+static int take_cached(struct sf_op *op, uint32_t *ret, uint32_t *ret_n)
+{
+	uint32_t n = 0, first = SF_NONE;
+
 	for (uint32_t i = 0; i < op->items.n; i++) {
 		struct sf_op_item *item = &op->items.at[i];
 		struct sf_cache_want want;
@@ -74,28 +91,79 @@ int sf_op_ask_cache(struct sf_op *op)
 			sf_fail(&op->err, -ENOTSUP, "a compressed safetensors blob");
 			return sf_op_fail_at(op, item, -ENOTSUP);
 		}
-		want = cache_want(op, item);
-		item->mem = sf_item_cache_get(op->r->items, &want);
-		if (!item->mem && !op->may_wait)
-			return -EAGAIN;
-		n += !item->mem;
+		if (same_as_before(op, i))
+			continue;
+		if (first == SF_NONE) {
+			want = cache_want(op, item);
+			item->mem = sf_item_cache_get(op->r->items, &want);
+			first = item->mem ? SF_NONE : i;
+		}
+		n += first != SF_NONE;
 	}
-	if (!n)
-		return 0;
+	*ret = first;
+	*ret_n = n;
+	return first != SF_NONE;
+}
+
+static enum sf_cache_load load(struct sf_op *op, struct sf_op_wait *w, bool may_queue)
+{
+	struct sf_cache_want want = cache_want(op, &op->items.at[w->item]);
+	enum sf_cache_load r;
+
+	pthread_mutex_lock(&op->m);
+	op->waits_for_item = may_queue ? &w->wait : NULL;
+	pthread_mutex_unlock(&op->m);
+	atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
+	r = sf_item_cache_load(op->r->items, &want, &w->wait, may_queue);
+	if (r == SF_CACHE_FULL)
+		atomic_fetch_sub_explicit(&op->pending, 1, memory_order_relaxed);
+	return r;
+}
+
+/*
+ * A read waits its turn for an item only while it holds none, and asks for no other: so the wave
+ * ends where there is no room for the next one at once. One item it always gets.
+ */
+int sf_op_ask_cache(struct sf_op *op)
+{
+	uint32_t first = 0, n = 0, k = 0, end;
+	bool held = false;
+	int r;
+
+	op->state = SF_OP_CACHED;
+	r = take_cached(op, &first, &n);
+	if (r <= 0)
+		return r;
+	if (!op->may_wait)
+		return -EAGAIN;
 	op->waits = sf_alloc_array(n, sizeof(*op->waits));
 	if (!op->waits)
 		return sf_fail(&op->err, -ENOMEM, "no memory to wait for %u items", n);
-	for (uint32_t i = 0; i < op->items.n; i++)
-		if (wants_cache(&op->items.at[i]) && !op->items.at[i].mem)
-			op->waits[k++] = (struct sf_op_wait){ .wait = { .done = cache_done },
-				                              .op = op,
-				                              .item = i };
+	for (uint32_t i = 0; i < first; i++)
+		held |= op->items.at[i].mem != NULL;
 	sf_op_async_begin(op);
-	atomic_fetch_add_explicit(&op->pending, n, memory_order_relaxed);
-	for (uint32_t i = 0; i < n; i++) {
-		struct sf_cache_want want = cache_want(op, &op->items.at[op->waits[i].item]);
-		sf_item_cache_load(op->r->items, &want, &op->waits[i].wait);
+	end = (uint32_t)op->items.n;
+	for (uint32_t i = first; i < end; i++) {
+		struct sf_op_item *item = &op->items.at[i];
+		struct sf_op_wait *w = &op->waits[k];
+		enum sf_cache_load l;
+		if (!wants_cache(item) || same_as_before(op, i))
+			continue;
+		*w = (struct sf_op_wait){ .wait = { .done = cache_done }, .op = op, .item = i };
+		l = op->alone && !held ? SF_CACHE_FULL : load(op, w, false);
+		k++;
+		if (l == SF_CACHE_FULL && !held)
+			load(op, w, true);
+		if (l == SF_CACHE_FULL)
+			end = i + !held;
+		held = true;
+		while (end > i && end < op->items.n && same_as_before(op, end))
+			end++;
 	}
+	sf_op_cancel_late(op);
+	op->alone = false;
+	if (end < op->items.n)
+		sf_op_cut_wave(op, end);
 	return sf_op_async_end(op);
 }
 
@@ -162,8 +230,30 @@ static int blob_layout(struct sf_op *op, struct sf_op_item *item)
 	return sf_op_publish(op, item, &head);
 }
 
+/* The wave ends before an item that needs more memory than there was. true: nothing is left of it.
+ */
+static bool cut_again(struct sf_op *op)
+{
+	uint32_t i = 0;
+
+	while (i < op->items.n && !op->items.at[i].again)
+		i++;
+	if (i == op->items.n)
+		return false;
+	sf_op_cut_wave(op, i);
+	op->alone = true;
+	return !i;
+}
+
 int sf_op_use_cached(struct sf_op *op)
 {
+	if (cut_again(op)) {
+		op->state = SF_OP_WAVE;
+		return 0;
+	}
+	for (uint32_t i = 0; i < op->items.n; i++)
+		if (wants_cache(&op->items.at[i]) && same_as_before(op, i))
+			op->items.at[i].mem = sf_cached_ref(op->items.at[i - 1].mem);
 	for (uint32_t i = 0; i < op->items.n; i++) {
 		struct sf_op_item *item = &op->items.at[i];
 		const struct sf_part *part = &op->parts.list.at[item->part];

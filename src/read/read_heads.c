@@ -47,6 +47,8 @@ int sf_op_ask_heads(struct sf_op *op)
 		return 0;
 	free(op->head);
 	op->head = malloc(bytes);
+	sf_op_holds(op, (op->head ? (int64_t)bytes : 0) - (int64_t)op->head_cap);
+	op->head_cap = op->head ? bytes : 0;
 	if (!op->head)
 		return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
 	sf_coalesce_reset(&op->co);
@@ -69,6 +71,7 @@ int sf_op_ask_heads(struct sf_op *op)
 	}
 	if (sf_coalesce_finish(&op->co) < 0)
 		return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+	sf_op_count_scratch(op);
 	op->io_at = 0;
 	op->after_io = SF_OP_PARSE;
 	op->state = SF_OP_IO;

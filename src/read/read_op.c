@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "read/made.h"
 #include "read/read_op.h"
 #include "store/guard.h"
 
@@ -10,24 +11,6 @@
 #define COPY_ROWS_MAX \
 	8192 /* bytes of a row above which a preadv costs no more than a copy out of a mapping */
 #define KEEP_ELEMS 65536 /* nor is a longer array */
-
-uint8_t *sf_op_dst(struct sf_op *op)
-{
-	if (op->dst)
-		return op->dst;
-	if (op->buf_cap < op->len) {
-		size_t cap = (op->len + 0xffff) & ~(size_t)0xffff;
-		void *p;
-		free(op->buf);
-		op->buf = NULL;
-		op->buf_cap = 0;
-		if (op->len > SIZE_MAX - 0xffff || posix_memalign(&p, 4096, cap) != 0)
-			return NULL;
-		op->buf = p;
-		op->buf_cap = cap;
-	}
-	return op->dst = op->buf;
-}
 
 int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
 {
@@ -49,42 +32,7 @@ int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
 
 /* ---- what the view says ---- */
 
-/* Room for @len bytes more of the read: 0, -ERANGE, -ENOMEM. */
-static int take(struct sf_parts *p, uint64_t len, uint8_t **ret)
-{
-	uint8_t *dst;
-
-	if (len > p->op->len - p->at)
-		return -ERANGE;
-	dst = sf_op_dst(p->op);
-	if (!dst)
-		return -ENOMEM;
-	*ret = dst + p->at;
-	p->at += len;
-	return 0;
-}
-
-int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len)
-{
-	uint8_t *dst;
-	int r = len ? take(p, len, &dst) : 0;
-
-	if (r == 0 && len)
-		memcpy(dst, at, len);
-	return r;
-}
-
-int sf_parts_zeros(struct sf_parts *p, uint64_t len)
-{
-	uint8_t *dst;
-	int r = len ? take(p, len, &dst) : 0;
-
-	if (r == 0 && len)
-		memset(dst, 0, len);
-	return r;
-}
-
-static int add_part(struct sf_parts *p, struct sf_part part)
+int sf_parts_add(struct sf_parts *p, struct sf_part part)
 {
 	if (!part.len)
 		return 0;
@@ -93,6 +41,52 @@ static int add_part(struct sf_parts *p, struct sf_part part)
 	part.dst = p->at;
 	p->at += part.len;
 	return sf_part_list_push(&p->list, part) < 0 ? -ENOMEM : 0;
+}
+
+/* The bytes are kept until the read has its buffer. */
+static int put_later(struct sf_parts *p, enum sf_part_kind kind, const void *at, uint64_t len)
+{
+	struct sf_op *op = p->op;
+	struct sf_part part = { .kind = kind, .len = len, .off = op->literal.len, .n = len };
+	size_t cap = op->literal.cap;
+
+	if (len > op->len - p->at)
+		return -ERANGE;
+	if (at)
+		sf_buf_add(&op->literal, at, len);
+	sf_op_holds(op, (int64_t)(op->literal.cap - cap));
+	return sf_buf_check(&op->literal) < 0 ? -ENOMEM : sf_parts_add(p, part);
+}
+
+static int put_now(struct sf_parts *p, const void *at, uint64_t len)
+{
+	uint8_t *dst;
+
+	if (len > p->op->len - p->at)
+		return -ERANGE;
+	dst = sf_op_dst(p->op);
+	if (!dst)
+		return -ENOMEM;
+	if (at)
+		memcpy(dst + p->at, at, len);
+	else
+		memset(dst + p->at, 0, len);
+	p->at += len;
+	return 0;
+}
+
+int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len)
+{
+	if (!len)
+		return 0;
+	return p->op->may_wait ? put_later(p, SF_PART_BYTES, at, len) : put_now(p, at, len);
+}
+
+int sf_parts_zeros(struct sf_parts *p, uint64_t len)
+{
+	if (!len)
+		return 0;
+	return p->op->may_wait ? put_later(p, SF_PART_ZEROS, NULL, len) : put_now(p, NULL, len);
 }
 
 /*
@@ -140,23 +134,23 @@ int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t 
 	} else if (off > t->bytes || len > t->bytes - off) {
 		return -ERANGE;
 	}
-	return add_part(p, part);
+	return sf_parts_add(p, part);
 }
 
 int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t len)
 {
 	if (listed >= p->op->r->ckpt->nlisting)
 		return -ERANGE;
-	return add_part(p, (struct sf_part){ .kind = SF_PART_LISTED,
-	                                     .index = listed,
-	                                     .len = len,
-	                                     .off = off,
-	                                     .n = len });
+	return sf_parts_add(p, (struct sf_part){ .kind = SF_PART_LISTED,
+	                                         .index = listed,
+	                                         .len = len,
+	                                         .off = off,
+	                                         .n = len });
 }
 
 int sf_parts_source(struct sf_parts *p, struct sf_source *src, uint64_t off, uint64_t len)
 {
-	int r = add_part(
+	int r = sf_parts_add(
 		p, (struct sf_part){
 			   .kind = SF_PART_SOURCE, .len = len, .off = off, .n = len, .src = src });
 
@@ -171,11 +165,11 @@ int sf_parts_object(struct sf_parts *p, uint32_t object, uint64_t off, uint64_t 
 {
 	if (object >= p->op->r->ckpt->nobjects)
 		return -ERANGE;
-	return add_part(p, (struct sf_part){ .kind = SF_PART_OBJECT,
-	                                     .index = object,
-	                                     .len = len,
-	                                     .off = off,
-	                                     .n = len });
+	return sf_parts_add(p, (struct sf_part){ .kind = SF_PART_OBJECT,
+	                                         .index = object,
+	                                         .len = len,
+	                                         .off = off,
+	                                         .n = len });
 }
 
 int sf_parts_object_len(struct sf_parts *p, uint32_t object)
@@ -188,8 +182,8 @@ int sf_parts_object_len(struct sf_parts *p, uint32_t object)
 	o = &ckpt->object[object];
 	if (o->place != SF_NONE && ckpt->place[o->place].transform == SF_TRANSFORM_NONE)
 		return sf_parts_bytes(p, &o->len, sizeof(o->len));
-	return add_part(p,
-	                (struct sf_part){ .kind = SF_PART_OBJECT_LEN, .index = object, .len = 8 });
+	return sf_parts_add(
+		p, (struct sf_part){ .kind = SF_PART_OBJECT_LEN, .index = object, .len = 8 });
 }
 
 int sf_op_begin(struct sf_op *op, struct sf_read *rd)
@@ -204,7 +198,9 @@ int sf_op_begin(struct sf_op *op, struct sf_read *rd)
 	op->dst = op->may_wait
 	                  ? NULL
 	                  : rd->buf; /* a late completion must not find the caller's memory gone */
-	op->state = SF_OP_WAVE;
+	op->state = SF_OP_BUFFERS;
+	op->no_room = false;
+	sf_op_set_kind(op, rd->inner ? SF_BUDGET_INNER : SF_BUDGET_BUFFER);
 	op->err.msg[0] = '\0';
 	op->bad_file = SF_NONE;
 	r = rd->emit(rd->arg, rd->off, rd->len, &op->parts, &op->err);
@@ -218,12 +214,6 @@ int sf_op_begin(struct sf_op *op, struct sf_read *rd)
 		return sf_fail(&op->err, -EIO, "a view gave %llu of %llu bytes at %llu",
 		               (unsigned long long)op->parts.at, (unsigned long long)rd->len,
 		               (unsigned long long)rd->off);
-	if (op->parts.cast_bytes) {
-		op->cast_buf = malloc(op->parts.cast_bytes);
-		if (!op->cast_buf)
-			return sf_fail(&op->err, -ENOMEM, "no memory for %llu bytes to cast",
-			               (unsigned long long)op->parts.cast_bytes);
-	}
 	return 0;
 }
 
@@ -234,8 +224,10 @@ static uint8_t *part_dst(struct sf_op *op, const struct sf_part *part)
 {
 	uint8_t *dst;
 
-	if (part->cast)
-		return op->cast_buf + part->cast_at;
+	if (part->cast) {
+		dst = sf_op_cast_buf(op);
+		return dst ? dst + part->cast_at : NULL;
+	}
 	dst = sf_op_dst(op);
 	return dst ? dst + part->dst : NULL;
 }
@@ -382,6 +374,7 @@ static int make_pieces(struct sf_op *op)
 	if (sf_coalesce_finish(&op->co) < 0)
 		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
 		               (unsigned long long)op->len);
+	sf_op_count_scratch(op);
 	op->io_at = 0;
 	op->after_io = SF_OP_WAVE_DONE;
 	op->state = SF_OP_IO;
@@ -476,13 +469,20 @@ static void cast_part(struct sf_op *op, const struct sf_part *part)
 
 static int finish(struct sf_op *op)
 {
-	if (op->cast_buf && op->len) { /* no bytes need no buffer, and there may be none */
-		if (!sf_op_dst(op))
+	for (size_t i = 0; i < op->parts.list.n; i++) {
+		const struct sf_part *part = &op->parts.list.at[i];
+		if (!part->cast && part->kind != SF_PART_BYTES && part->kind != SF_PART_ZEROS)
+			continue;
+		uint8_t *dst = sf_op_dst(op);
+		if (!dst)
 			return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
 			               (unsigned long long)op->len);
-		for (size_t i = 0; i < op->parts.list.n; i++)
-			if (op->parts.list.at[i].cast)
-				cast_part(op, &op->parts.list.at[i]);
+		if (part->kind == SF_PART_BYTES)
+			memcpy(dst + part->dst, op->literal.at + part->off, part->n);
+		else if (part->kind == SF_PART_ZEROS)
+			memset(dst + part->dst, 0, part->n);
+		else
+			cast_part(op, part);
 	}
 	op->state = SF_OP_DONE;
 	return 0;
@@ -540,13 +540,19 @@ static void let_wave_go(struct sf_op *op)
 	for (uint32_t i = 0; i < op->sources.n; i++)
 		sf_source_unref(op->sources.at[i].src);
 	op->items.n = op->sources.n = 0;
-	op->decoded = 0;
 	op->last_source = 0;
 	sf_op_give_room(op);
 	free(op->head);
+	sf_op_holds(op, -(int64_t)op->head_cap);
 	free(op->opens);
+	if (op->waits) { /* whoever cancels it now must not find them */
+		pthread_mutex_lock(&op->m);
+		op->waits_for_item = NULL;
+		pthread_mutex_unlock(&op->m);
+	}
 	free(op->waits);
 	op->head = NULL;
+	op->head_cap = 0;
 	op->opens = NULL;
 	op->waits = NULL;
 }
@@ -562,20 +568,25 @@ void sf_op_reset(struct sf_op *op)
 	op->nlent = 0;
 	op->leases.n = op->iovs.n = op->parts.list.n = op->chunks.n = op->pieces.n = 0;
 	sf_coalesce_reset(&op->co);
-	free(op->cast_buf);
-	op->cast_buf = NULL;
+	sf_op_count_scratch(op);
+	sf_op_holds(op, -(int64_t)op->literal.cap);
+	sf_buf_release(&op->literal);
+	sf_cached_unref(op->r->items, op->made_item);
+	op->made_item = NULL;
+	if (op->made)
+		op->made->ops->unref(op->made);
+	op->made = NULL;
 	op->parts.at = op->parts.cast_bytes = 0;
-	op->part_at = op->chunk_at = 0;
-	op->part_begun = false;
+	op->part_at = op->chunk_at = op->chunk_first = 0;
+	op->part_begun = op->alone = false;
 	op->failed = 0;
 	op->nreqs = 0;
 	op->dst = NULL;
 	op->rd = NULL;
-	if (op->buf_cap > KEEP_BUF) {
-		free(op->buf);
-		op->buf = NULL;
-		op->buf_cap = 0;
-	}
+	if (op->buf_cap + op->cast_cap > KEEP_BUF || op->kind != SF_BUDGET_BUFFER)
+		sf_op_free_buffers(op);
+	sf_op_set_kind(op, SF_BUDGET_BUFFER);
+	sf_op_settle(op);
 	if (op->parts.list.cap > KEEP_ELEMS)
 		sf_part_list_release(&op->parts.list);
 	if (op->chunks.cap > KEEP_ELEMS)
@@ -594,6 +605,15 @@ int sf_op_steps(struct sf_op *op)
 		if (op->may_wait && atomic_load_explicit(&op->claimed, memory_order_acquire))
 			return sf_fail(&op->err, -ECANCELED, "canceled");
 		switch (op->state) {
+		case SF_OP_BUFFERS:
+			r = sf_op_take_buffers(op);
+			break;
+		case SF_OP_MADE:
+			r = sf_op_ask_made(op);
+			break;
+		case SF_OP_COPY_MADE:
+			r = sf_op_copy_made(op);
+			break;
 		case SF_OP_WAVE:
 			let_wave_go(op);
 			r = sf_op_next_wave(op);

@@ -4,6 +4,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/buf.h"
 #include "read/coalesce.h"
 #include "read/item_cache.h"
 #include "read/layout.h"
@@ -16,15 +17,24 @@
 #define SF_OP_WINDOW 64       /* requests submitted at once */
 #define SF_LEND_MIN (4 << 10) /* bytes of a run from which lending costs less than a copy */
 
-enum sf_part_kind { SF_PART_TENSOR, SF_PART_LISTED, SF_PART_OBJECT, SF_PART_OBJECT_LEN, SF_PART_SOURCE };
+enum sf_part_kind {
+	SF_PART_TENSOR,
+	SF_PART_LISTED,
+	SF_PART_OBJECT,
+	SF_PART_OBJECT_LEN,
+	SF_PART_SOURCE,
+	SF_PART_MADE,  /* of op->made, at off */
+	SF_PART_BYTES, /* of op->literal, at off */
+	SF_PART_ZEROS
+};
 struct sf_part {
 	uint8_t kind;
 	uint8_t cast;      /* enum sf_dtype, SF_DTYPE_NONE as stored */
 	uint8_t cast_skip; /* bytes of the first cast element that are not asked for */
 	uint32_t index;
-	uint64_t dst, len; /* bytes of the read */
-	uint64_t off, n;   /* bytes of what is stored; with a cast whole elements around them */
-	uint64_t cast_at;  /* where those n bytes are in op->cast_buf */
+	uint64_t dst, len;     /* bytes of the read */
+	uint64_t off, n;       /* bytes of what is stored; with a cast whole elements around them */
+	uint64_t cast_at;      /* where those n bytes are in op->cast_buf */
 	struct sf_source *src; /* SF_PART_SOURCE: a reference */
 };
 SF_VEC(sf_part_list, struct sf_part);
@@ -38,7 +48,8 @@ struct sf_parts {
 };
 
 struct sf_op_source {
-	uint32_t key; /* of open_files: ckpt->file[], behind them ckpt->listing[]; SF_NONE: a part's own */
+	uint32_t key; /* of open_files: ckpt->file[], behind them ckpt->listing[]; SF_NONE: a part's
+	                 own */
 	struct sf_source *src;
 };
 SF_VEC(sf_op_sources, struct sf_op_source);
@@ -47,10 +58,12 @@ SF_VEC(sf_op_sources, struct sf_op_source);
 struct sf_op_item {
 	uint32_t part;
 	uint32_t chunk;  /* of the part's tensor; SF_NONE: an object's item, a listed file */
+	size_t chunk_at; /* op->chunks.at[], when the part was cut into items */
 	uint32_t source; /* op->sources.at[] */
 	uint8_t form, transform;
 	bool known; /* the layout is */
 	bool slow;  /* only the central directory tells */
+	bool again; /* it went back to wait its turn for memory: not in this wave */
 	uint64_t off, len;
 	struct sf_item_layout layout;
 	const struct sf_cached *mem; /* decoded, or a blob's header */
@@ -84,6 +97,9 @@ struct sf_op_wait {
 };
 
 enum sf_op_state {
+	SF_OP_BUFFERS,
+	SF_OP_MADE,
+	SF_OP_COPY_MADE,
 	SF_OP_WAVE,
 	SF_OP_OPEN,
 	SF_OP_HEADS,
@@ -114,17 +130,29 @@ struct sf_op {
 	uint64_t off, len;
 	uint8_t *dst; /* where byte 0 of the read goes: own, or the caller's buffer when nothing can
 	                 be late */
-	uint8_t *buf; /* own */
-	size_t buf_cap;
-	uint8_t *cast_buf;
+	/* own memory (read_buffer.c), kept for the next read */
+	enum sf_budget_kind kind; /* what it is charged as */
+	uint64_t holds, charged;  /* bytes: there; taken from the budget, never less */
+	uint8_t *buf, *cast_buf;
+	size_t buf_cap, cast_cap;
+	uint64_t scratch; /* bytes of co's scratch memory that are counted in holds */
+	bool no_room;     /* it may not wait, and there was no room for a buffer */
+	struct sf_budget_wait buffers;
+	struct sf_task go_on;
+
 	struct sf_parts parts;
+	struct sf_buf literal; /* what the view made, until there is a buffer */
+	struct sf_made *made;
+	const struct sf_cached *made_item;
 	struct sf_op_leases leases;
 	uint32_t nlent;      /* runs of them */
 	struct sf_iovs iovs; /* the result */
 
 	/* where the next wave begins */
 	size_t part_at, chunk_at;
+	size_t chunk_first; /* where a part that is begun anew goes on */
 	bool part_begun;
+	bool alone; /* the next wave's first item that is not there is asked for without others */
 	struct sf_u32s chunks; /* of that part */
 
 	/* the wave: items of at most so many files */
@@ -132,20 +160,21 @@ struct sf_op {
 	struct sf_op_sources sources;
 	uint32_t last_source;
 	struct sf_op_items items;
-	uint64_t decoded; /* bytes that its compressed items may have inside */
 	struct sf_pieces pieces;
 	struct sf_coalesce co;
 	size_t io_at; /* co.ranges done or submitted */
 	uint8_t *head;
+	uint64_t head_cap;
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
 	struct sf_task slow;
 	uint32_t held; /* files of the wave that room was taken for; 0: none, or not counted */
-	struct sf_task has_room;
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
-	pthread_mutex_t m; /* guards the three below: completions and cancelling meet there */
-	int failed;        /* first failure of a completion, message in err, its file in bad_file */
+	pthread_mutex_t m;        /* guards the five below: completions and cancelling meet there */
+	bool waits_for_buffers;
+	struct sf_cache_wait *waits_for_item; /* that waits its turn */
+	int failed; /* first failure of a completion, message in err, its file in bad_file */
 	struct sf_op_req *reqs;
 	uint32_t nreqs;
 	struct sf_error err;
@@ -168,8 +197,9 @@ struct sf_reader {
 	struct sf_item_cache *items;
 	uint32_t wave_files; /* files one read holds open at once */
 	uint32_t room; /* files all of them hold beside the LRU; UINT32_MAX: all fit the LRU */
-	uint64_t decoded_max; /* bytes of decoded items that one read holds, and the cache keeps */
-	size_t keep_bytes;    /* of buffers in free ops */
+	uint64_t keep_bytes;   /* of buffers in free ops */
+	_Atomic uint64_t made; /* numbers of sf_made */
+	struct sf_budget_reclaim reclaim;
 	struct {
 		pthread_mutex_t m;
 		pthread_cond_t timer_wakes, all_idle;
@@ -181,6 +211,7 @@ struct sf_reader {
 		uint32_t held;                               /* of room */
 		struct sf_op *wants_room, **last_wants_room; /* that wait for some, in order */
 		bool timer_runs, ending;
+		bool canceling; /* the end has begun: reads of what a view makes end at once */
 	} locked;
 	pthread_t timer;
 };
@@ -190,15 +221,33 @@ int sf_op_begin(struct sf_op *op, struct sf_read *rd); /* the view says its part
 int sf_op_steps(struct sf_op *op);             /* 0 done, SF_OP_PARKED, or negative with op->err */
 int sf_op_result(struct sf_op *op, void *buf); /* op->iovs, or all into @buf; -ENOMEM */
 void sf_op_reset(struct sf_op *op);            /* lets everything go, memory kept within reason */
-uint8_t *sf_op_dst(struct sf_op *op);          /* NULL: no memory */
 /* Words about it before op->err, and its file to op->bad_file. */
 int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r);
 
 /* The length of an object's item after its transform, as 8 bytes in the machine's order. */
 int sf_parts_object_len(struct sf_parts *p, uint32_t object);
 
+int sf_parts_add(struct sf_parts *p, struct sf_part part);
+
+/* read_buffer.c: the read's own memory */
+int sf_op_take_buffers(struct sf_op *op); /* 0 or SF_OP_PARKED */
+uint8_t *sf_op_dst(struct sf_op *op);     /* NULL: no memory, or no_room */
+uint8_t *sf_op_cast_buf(struct sf_op *op);
+void sf_op_holds(struct sf_op *op, int64_t more); /* bytes more than it did, or fewer */
+void sf_op_settle(struct sf_op *op);              /* gives back what was taken and is not held */
+void sf_op_set_kind(struct sf_op *op, enum sf_budget_kind kind);
+void sf_op_count_scratch(struct sf_op *op);
+void sf_op_free_buffers(struct sf_op *op);
+void sf_op_go_on_later(struct sf_op *op); /* on a thread of the pool */
+uint64_t sf_reader_reclaim(struct sf_budget_reclaim *rec, uint64_t bytes);
+
+/* made.c */
+int sf_op_ask_made(struct sf_op *op);
+int sf_op_copy_made(struct sf_op *op);
+
 /* read_wave.c: which items, and their sources */
 int sf_op_next_wave(struct sf_op *op);
+void sf_op_cut_wave(struct sf_op *op, uint32_t item); /* it and those behind it come in the next */
 int sf_op_open(struct sf_op *op);
 
 /* read_room.c: how many files reads under way hold open */
@@ -217,20 +266,23 @@ int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_tor
 int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r);
 
 /* read_cached.c: items that are taken whole */
-uint64_t sf_op_decoded_max(const struct sf_op *op, const struct sf_op_item *item);
 int sf_op_ask_cache(struct sf_op *op);
 int sf_op_use_cached(struct sf_op *op);
 
 /* read_io.c */
 int sf_op_io(struct sf_op *op);         /* all of op->co.ranges, then op->after_io */
 void sf_op_cancel_io(struct sf_op *op); /* any thread that holds a reference */
+/* After it began to wait for memory: whoever canceled it may have come before. */
+void sf_op_cancel_late(struct sf_op *op);
 /* around starting completions */
 void sf_op_async_begin(struct sf_op *op);
 int sf_op_async_end(struct sf_op *op); /* 0: all came already; SF_OP_PARKED */
 /* @file: that a failure is about, as sf_read.file */
 void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err, uint32_t file);
 
-/* reader.c: goes on after the last completion */
-void sf_op_resume(struct sf_op *op);
+/* reader.c */
+void sf_op_resume(struct sf_op *op); /* goes on after the last completion */
+void sf_op_unref(struct sf_op *op);
+void sf_op_free(struct sf_op *op);
 
 #endif

@@ -1,9 +1,6 @@
 #include "config.h"
 
-#include <stddef.h>
-
 #include "base/mem.h"
-#include "base/thread_pool.h"
 #include "read/read_op.h"
 
 /*
@@ -45,11 +42,6 @@ int sf_op_take_room(struct sf_op *op)
 	return e;
 }
 
-static void go_on(struct sf_task *task)
-{
-	sf_op_resume((struct sf_op *)((char *)task - offsetof(struct sf_op, has_room)));
-}
-
 void sf_op_give_room(struct sf_op *op)
 {
 	struct sf_reader *r = op->r;
@@ -74,7 +66,6 @@ void sf_op_give_room(struct sf_op *op)
 	/* on the pool's threads: their end gives room to others again, and that must not nest */
 	for (; (w = first);) {
 		first = w->next_wants_room;
-		w->has_room.run = go_on;
-		sf_thread_pool_submit(r->io->pool, &w->has_room);
+		sf_op_go_on_later(w);
 	}
 }

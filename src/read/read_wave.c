@@ -19,31 +19,13 @@ static uint32_t find_source(struct sf_op *op, uint32_t key, const struct sf_sour
 	return n;
 }
 
-/* A wave holds its decoded items to its end: they count against the budget as large as they may be.
- */
-static bool has_room(struct sf_op *op, const struct sf_op_item *item)
-{
-	const struct sf_op_item *last = op->items.n ? &op->items.at[op->items.n - 1] : NULL;
-	uint64_t bytes, room = op->r->decoded_max;
-
-	if (!item->transform)
-		return true;
-	if (last && last->transform && last->source == item->source && last->off == item->off)
-		return true; /* another part of the same */
-	bytes = SF_MIN(sf_op_decoded_max(op, item), room);
-	if (op->decoded && bytes > room - op->decoded)
-		return false;
-	op->decoded += bytes;
-	return true;
-}
-
 /* Adds one item; 1: the wave is full. A source comes with its first item: none is without. @given:
  * a part's own, which is open. */
 static int add_item_of(struct sf_op *op, struct sf_op_item item, uint32_t key,
                        struct sf_source *given)
 {
 	item.source = find_source(op, key, given);
-	if (op->items.n >= SF_OP_ITEMS || item.source >= op->r->wave_files || !has_room(op, &item))
+	if (op->items.n >= SF_OP_ITEMS || item.source >= op->r->wave_files)
 		return 1;
 	if (item.source == op->sources.n) {
 		if (sf_op_sources_push(&op->sources, (struct sf_op_source){ key, given }) < 0)
@@ -89,6 +71,7 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 	const struct sf_ckpt *ckpt = op->r->ckpt;
 	struct sf_op_item item = { .part = (uint32_t)op->part_at,
 		                   .chunk = chunk,
+		                   .chunk_at = op->chunk_at,
 		                   .off = t->off[chunk],
 		                   .len = t->len[chunk] };
 	const struct sf_place *place;
@@ -118,11 +101,13 @@ static int add_tensor(struct sf_op *op, const struct sf_part *part)
 	int r;
 
 	if (!op->part_begun) {
-		op->chunks.n = op->chunk_at = 0;
+		op->chunks.n = 0;
 		r = sf_plan_chunks(op->r->ckpt, t, part->off, part->n, &op->chunks, &op->err);
 		if (r < 0)
 			return r;
 		op->part_begun = true;
+		op->chunk_at = op->chunk_first;
+		op->chunk_first = 0;
 	}
 	for (; op->chunk_at < op->chunks.n; op->chunk_at++) {
 		r = add_chunk(op, t, op->chunks.at[op->chunk_at]);
@@ -191,6 +176,8 @@ int sf_op_next_wave(struct sf_op *op)
 
 	for (; op->part_at < op->parts.list.n && r == 0; op->part_at += r == 0) {
 		const struct sf_part *part = &op->parts.list.at[op->part_at];
+		if (part->kind >= SF_PART_MADE)
+			continue; /* has no item */
 		r = part->kind == SF_PART_TENSOR   ? add_tensor(op, part)
 		    : part->kind == SF_PART_LISTED ? add_listed(op, part)
 		    : part->kind == SF_PART_SOURCE ? add_given(op, part)
@@ -198,6 +185,18 @@ int sf_op_next_wave(struct sf_op *op)
 	}
 	op->state = SF_OP_OPEN;
 	return r < 0 ? r : 0;
+}
+
+void sf_op_cut_wave(struct sf_op *op, uint32_t item)
+{
+	const struct sf_op_item *first = &op->items.at[item];
+
+	op->part_at = first->part;
+	op->chunk_first = first->chunk == SF_NONE ? 0 : first->chunk_at;
+	op->part_begun = false; /* its chunks are looked up anew: others may stand there */
+	for (size_t i = item; i < op->items.n; i++)
+		sf_cached_unref(op->r->items, op->items.at[i].mem);
+	op->items.n = item;
 }
 
 /* ---- sources ---- */

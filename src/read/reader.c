@@ -33,8 +33,8 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	/* reads under way hold files beyond the LRU: a few at a time each */
 	r->wave_files = SF_MIN(SF_MAX(r->io->max_open / 4, 2u), WAVE_FILES_MAX);
 	sf_room_init(r);
-	r->decoded_max = SF_MAX(r->io->memory / 2, UINT64_C(1)); /* 0 would be no limit at all */
-	r->keep_bytes = SF_MIN(r->io->memory / 8, (size_t)64 << 20);
+	r->keep_bytes = SF_MIN(sf_budget_limit(r->io->budget) / 8, UINT64_C(64) << 20);
+	r->reclaim.reclaim = sf_reader_reclaim;
 	pthread_mutex_init(&r->locked.m, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -45,7 +45,8 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	if (e >= 0)
 		e = sf_open_files_new(r->io->max_open, &r->files, err);
 	if (e >= 0)
-		e = sf_item_cache_new(r->decoded_max, r->io->memory, &r->items, err);
+		e = sf_item_cache_new(r->io, &r->items, err);
+	sf_budget_reclaim_add(r->io->budget, &r->reclaim);
 	if (e < 0) {
 		sf_reader_free(r);
 		return e;
@@ -54,9 +55,10 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	return 0;
 }
 
-static void op_free(struct sf_op *op)
+void sf_op_free(struct sf_op *op)
 {
 	sf_op_reset(op);
+	sf_op_free_buffers(op);
 	sf_part_list_release(&op->parts.list);
 	sf_op_leases_release(&op->leases);
 	sf_iovs_release(&op->iovs);
@@ -65,10 +67,41 @@ static void op_free(struct sf_op *op)
 	sf_op_items_release(&op->items);
 	sf_pieces_release(&op->pieces);
 	sf_coalesce_release(&op->co);
-	free(op->buf);
+	sf_op_count_scratch(op);
+	sf_op_settle(op);
 	free(op->reqs);
 	pthread_mutex_destroy(&op->m);
 	free(op);
+}
+
+static void unlist_locked(struct sf_reader *r, struct sf_op *op)
+{
+	*(op->prev ? &op->prev->next : &r->locked.first) = op->next;
+	*(op->next ? &op->next->prev : &r->locked.last) = op->prev;
+	op->prev = op->next = NULL;
+	op->listed = false;
+}
+
+/* To the head of the list: the timer answers it next. */
+static void cancel_locked(struct sf_reader *r, struct sf_op *op)
+{
+	unlist_locked(r, op);
+	op->why = -ECANCELED;
+	op->deadline_ns = 0;
+	op->next = r->locked.first;
+	*(op->next ? &op->next->prev : &r->locked.last) = op;
+	r->locked.first = op;
+	op->listed = true;
+	pthread_cond_signal(&r->locked.timer_wakes);
+}
+
+static void cancel_all(struct sf_reader *r)
+{
+	pthread_mutex_lock(&r->locked.m);
+	r->locked.canceling = true;
+	while (r->locked.last && r->locked.last->why != -ECANCELED)
+		cancel_locked(r, r->locked.last);
+	pthread_mutex_unlock(&r->locked.m);
 }
 
 void sf_reader_free(struct sf_reader *r)
@@ -77,6 +110,7 @@ void sf_reader_free(struct sf_reader *r)
 
 	if (!r)
 		return;
+	cancel_all(r); /* reads of what a view makes: their loads end with them */
 	if (r->items)
 		sf_item_cache_end(r->items);
 	pthread_mutex_lock(&r->locked.m);
@@ -89,9 +123,10 @@ void sf_reader_free(struct sf_reader *r)
 	pthread_mutex_unlock(&r->locked.m);
 	if (timer)
 		pthread_join(r->timer, NULL);
+	sf_budget_reclaim_remove(r->io->budget, &r->reclaim);
 	for (struct sf_op *op = r->locked.free, *next; op; op = next) {
 		next = op->next;
-		op_free(op);
+		sf_op_free(op);
 	}
 	sf_item_cache_free(r->items);
 	sf_open_files_free(r->files);
@@ -122,7 +157,7 @@ static struct sf_op *op_get(struct sf_reader *r)
 	if (op) {
 		r->locked.free = op->next;
 		r->locked.nfree--;
-		r->locked.free_bytes -= op->buf_cap;
+		r->locked.free_bytes -= op->holds;
 	}
 	r->locked.live++;
 	pthread_mutex_unlock(&r->locked.m);
@@ -151,23 +186,25 @@ static void op_put(struct sf_op *op)
 
 	sf_op_reset(op);
 	pthread_mutex_lock(&r->locked.m);
-	keep = r->locked.nfree < FREE_OPS && r->locked.free_bytes + op->buf_cap <= r->keep_bytes;
+	keep = r->locked.nfree < FREE_OPS && r->locked.free_bytes + op->holds <= r->keep_bytes;
 	if (keep) {
 		op->next = r->locked.free;
 		r->locked.free = op;
 		r->locked.nfree++;
-		r->locked.free_bytes += op->buf_cap;
+		r->locked.free_bytes += op->holds;
 	}
 	pthread_mutex_unlock(&r->locked.m);
 	if (!keep)
-		op_free(op);
+		sf_op_free(op);
+	else if (sf_budget_wanted(r->io->budget))
+		sf_reader_reclaim(&r->reclaim, 0); /* whoever waits has not seen this one */
 	pthread_mutex_lock(&r->locked.m);
 	if (--r->locked.live == 0)
 		pthread_cond_broadcast(&r->locked.all_idle);
 	pthread_mutex_unlock(&r->locked.m);
 }
 
-static void op_unref(struct sf_op *op)
+void sf_op_unref(struct sf_op *op)
 {
 	if (atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) == 1)
 		op_put(op);
@@ -201,10 +238,12 @@ int sf_read_try(struct sf_reader *r, struct sf_read *rd)
 		e = sf_op_steps(op);
 	if (e >= 0 && sf_op_result(op, rd->buf) < 0)
 		e = sf_fail(&op->err, -ENOMEM, "no memory for a read");
+	if (e == -ENOMEM && op->no_room)
+		e = -EAGAIN;
 	if (e < 0) {
 		if (e != -EAGAIN)
 			give_failure(op, rd, e);
-		op_unref(op);
+		sf_op_unref(op);
 		return e;
 	}
 	give_result(op, rd);
@@ -213,14 +252,6 @@ int sf_read_try(struct sf_reader *r, struct sf_read *rd)
 }
 
 /* ---- reads that wait ---- */
-
-static void unlist_locked(struct sf_reader *r, struct sf_op *op)
-{
-	*(op->prev ? &op->prev->next : &r->locked.first) = op->next;
-	*(op->next ? &op->next->prev : &r->locked.last) = op->prev;
-	op->prev = op->next = NULL;
-	op->listed = false;
-}
 
 /* The steps have ended. Unless somebody else has answered the read already, this does. */
 static void op_end(struct sf_op *op, int e)
@@ -242,7 +273,7 @@ static void op_end(struct sf_op *op, int e)
 			give_result(op, rd);
 		rd->done(rd, e);
 	}
-	op_unref(op);
+	sf_op_unref(op);
 }
 
 static void run(struct sf_op *op)
@@ -257,6 +288,8 @@ void sf_op_resume(struct sf_op *op)
 {
 	pthread_mutex_lock(&op->m);
 	op->nreqs = 0; /* all have come back */
+	op->waits_for_buffers = false;
+	op->waits_for_item = NULL;
 	pthread_mutex_unlock(&op->m);
 	run(op);
 }
@@ -292,7 +325,7 @@ static void *timer(void *arg)
 				        (unsigned long long)op->len, (unsigned long long)op->off,
 				        r->io->timeout_ms);
 			rd->done(rd, why);
-			op_unref(op);
+			sf_op_unref(op);
 			pthread_mutex_lock(&r->locked.m);
 			continue;
 		}
@@ -330,7 +363,9 @@ static int list(struct sf_op *op)
 		*(op->prev ? &op->prev->next : &r->locked.first) = op;
 		r->locked.last = op;
 		op->listed = true;
-		if (r->locked.first == op)
+		if (r->locked.canceling)
+			cancel_locked(r, op);
+		else if (r->locked.first == op)
 			pthread_cond_signal(&r->locked.timer_wakes);
 	}
 	pthread_mutex_unlock(&r->locked.m);
@@ -372,16 +407,8 @@ void sf_read_cancel(struct sf_reader *r, struct sf_read *rd)
 	if (!op)
 		return;
 	pthread_mutex_lock(&r->locked.m);
-	if (op->listed) {
-		unlist_locked(r, op);
-		op->why = -ECANCELED;
-		op->deadline_ns = 0;
-		op->next = r->locked.first;
-		*(op->next ? &op->next->prev : &r->locked.last) = op;
-		r->locked.first = op;
-		op->listed = true;
-		pthread_cond_signal(&r->locked.timer_wakes);
-	}
+	if (op->listed)
+		cancel_locked(r, op);
 	pthread_mutex_unlock(&r->locked.m);
 }
 
@@ -392,7 +419,7 @@ void sf_read_release(struct sf_read *rd)
 	rd->iov = NULL;
 	rd->niov = 0;
 	if (op)
-		op_unref(op);
+		sf_op_unref(op);
 }
 
 struct waiter {

@@ -2,6 +2,7 @@
 #ifndef SF_READ_READER_H
 #define SF_READ_READER_H
 
+#include <stdbool.h>
 #include <sys/uio.h>
 #include "base/error.h"
 #include "ckpt/ckpt.h"
@@ -37,6 +38,7 @@ struct sf_read {
 	int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err); /* says the parts of [off, off+len) */
 	void *arg;
 	uint64_t off, len;
+	bool inner;        /* for what a view makes (made.h): its buffers are charged as that's */
 	void *buf;         /* NULL: the reader's own buffer and leases; else all bytes are put here and iov is that */
 	void (*done)(struct sf_read *rd, int r); /* for submit: once, any thread, no lock held */
 	/* the result when r == 0: sums to len; valid until sf_read_release */

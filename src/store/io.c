@@ -12,6 +12,7 @@
 	8 /* blocking reads of local files: more than cores, so that a disk has a queue */
 #define THREADS_MOST 16
 #define WORK_THREADS 4
+#define MAKE_THREADS 4
 #define MEMORY_DEFAULT (UINT64_C(1) << 30)
 #define TIMEOUT_DEFAULT_MS 60000
 #define OPEN_MOST 4096
@@ -37,25 +38,29 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 		threads = (unsigned)SF_MIN(SF_MAX(cpus * 2, THREADS_LEAST), THREADS_MOST);
 	memset(io, 0, sizeof(*io));
 	io->max_open = open_default();
-	io->memory = MEMORY_DEFAULT;
 	io->timeout_ms = TIMEOUT_DEFAULT_MS;
 	io->trace_fd = -1;
-	r = sf_thread_pool_new(threads, &io->pool, err);
+	r = sf_budget_new(MEMORY_DEFAULT, &io->budget, err);
+	if (r >= 0)
+		r = sf_thread_pool_new(threads, &io->pool, err);
+	if (r >= 0)
+		r = sf_thread_pool_new(WORK_THREADS, &io->work, err);
+	if (r >= 0)
+		r = sf_thread_pool_new(MAKE_THREADS, &io->make, err);
 	if (r < 0)
-		return r;
-	r = sf_thread_pool_new(WORK_THREADS, &io->work, err);
-	if (r < 0) {
-		sf_thread_pool_free(io->pool);
-		io->pool = NULL;
-	}
+		sf_io_release(io);
 	return r;
 }
 
 void sf_io_release(struct sf_io *io)
 {
-	/* work waits on pool, so it ends first. What is left of pool reads for nobody any more,
-	 * with buffers of its own: a server that does not answer shall not keep us. */
+	/* make waits on work, and both on pool: they end in that order. What is left of pool reads
+	 * for nobody any more, with buffers of its own: a server that does not answer shall not
+	 * keep us. */
+	sf_thread_pool_free(io->make);
 	sf_thread_pool_free(io->work);
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
-	io->work = io->pool = NULL;
+	sf_budget_free(io->budget);
+	io->work = io->make = io->pool = NULL;
+	io->budget = NULL;
 }

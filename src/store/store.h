@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/error.h"
+#include "base/budget.h"
 #include "base/log.h"
 
 struct sf_source;
@@ -39,7 +40,8 @@ struct sf_io {
 	struct sf_thread_pool *pool; /* for I/O that blocks; never wait on it from one of its own tasks */
 	struct sf_thread_pool *work; /* for work that waits on pool: headers that are hard to read. A task of it never waits for a read */
 	unsigned max_open;           /* files kept open (also mappings); reads under way hold at most half as many beside them */
-	uint64_t memory;             /* budget in bytes beyond loaded metadata */
+	struct sf_thread_pool *make; /* for what views make of objects: waits on pool, and for the budget */
+	struct sf_budget *budget;    /* of bytes beyond loaded metadata: --memory */
 	unsigned timeout_ms;         /* a read's deadline; 0: none */
 	int trace_fd;                /* SF_TRACE: a JSON line per source read; -1: none. The program opens and closes it */
 	bool guard;                  /* the program has called sf_guard_install() (guard.h): short runs are copied out of mappings */

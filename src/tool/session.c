@@ -40,7 +40,7 @@ int sf_session_store(struct sf_session *s, const struct sf_common *opt, const ch
 	*s = (struct sf_session){ .opt = opt, .view = opt->view };
 	int r = sf_io_init(&s->io, opt->threads, err);
 	if (r >= 0) {
-		s->io.memory = opt->memory;
+		sf_budget_set_limit(s->io.budget, opt->memory);
 		s->io.timeout_ms = SF_MIN(opt->timeout_s, UINT32_MAX / 1000) * 1000;
 		s->io.log = &opt->log;
 		s->io.guard = opt->guard;

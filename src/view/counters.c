@@ -53,7 +53,7 @@ static void put_mount(struct sf_buf *b, const struct sf_counters *c)
 	sf_buf_str(b, ",\n");
 }
 
-int sf_counters_json(const struct sf_counters *c, char **ret)
+int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory, char **ret)
 {
 	struct sf_buf b = { 0 };
 
@@ -65,8 +65,13 @@ int sf_counters_json(const struct sf_counters *c, char **ret)
 	put_kinds(&b, "fetched_bytes", c->fetched_bytes);
 	sf_buf_printf(&b,
 	              " \"errors\": %" PRIu64 ",\n \"stale\": %" PRIu64 ",\n \"parked\": %" PRIu64
-	              "}\n",
+	              ",\n",
 	              load(&c->errors), load(&c->stale), load(&c->parked));
+	sf_buf_printf(&b,
+	              " \"memory\": {\"limit\": %" PRIu64 ", \"held\": %" PRIu64
+	              ", \"most\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"waiting\": %" PRIu64
+	              "}}\n",
+	              memory->limit, memory->held, memory->most, memory->waits, memory->waiting);
 	return finish(&b, ret);
 }
 
@@ -89,8 +94,17 @@ static void put_metric_kinds(struct sf_buf *b, const char *name, const char *hel
 		              load(&at[i]));
 }
 
-int sf_counters_prometheus(const struct sf_counters *c, char **ret)
+static void put_gauge(struct sf_buf *b, const char *name, const char *help, uint64_t value)
 {
+	sf_buf_printf(
+		b, "# HELP shardfuse_%s %s\n# TYPE shardfuse_%s gauge\nshardfuse_%s %" PRIu64 "\n",
+		name, help, name, name, value);
+}
+
+int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_stat *memory,
+                           char **ret)
+{
+	const _Atomic uint64_t waits = memory->waits;
 	struct sf_buf b = { 0 };
 
 	put_metric(&b, "read_requests", "Reads of virtual files.", &c->read_requests);
@@ -101,5 +115,10 @@ int sf_counters_prometheus(const struct sf_counters *c, char **ret)
 	put_metric(&b, "errors", "Reads that failed.", &c->errors);
 	put_metric(&b, "stale", "Reads that failed because a stored file changed.", &c->stale);
 	put_metric(&b, "parked", "Reads that had to wait for a store.", &c->parked);
+	put_metric(&b, "memory_waits", "What had to wait its turn for memory.", &waits);
+	put_gauge(&b, "memory_limit_bytes", "The budget, --memory.", memory->limit);
+	put_gauge(&b, "memory_held_bytes", "Of it, what is held now.", memory->held);
+	put_gauge(&b, "memory_waiting", "Who waits for memory now.", memory->waiting);
+	put_gauge(&b, "memory_most_bytes", "What was held at once so far.", memory->most);
 	return finish(&b, ret);
 }

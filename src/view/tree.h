@@ -64,7 +64,8 @@ bool sf_tree_is_listed(sf_node n); /* a file of shards/, told from the number al
 
 /* Text of the live files of .shardfuse/; what the mount adds (memory, parked reads) comes through
  * the counters. malloc'ed. */
-int sf_counters_json(const struct sf_counters *c, char **ret);
-int sf_counters_prometheus(const struct sf_counters *c, char **ret);
+int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory, char **ret);
+int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_stat *memory,
+                           char **ret);
 
 #endif

@@ -136,7 +136,7 @@ static void run(struct wish *w, const struct sf_mem_object *objects, size_t n,
 	v->nseen = 0;
 	v->seed = w->seed;
 	v->silent = w->seed % 16 == 0;
-	io.memory = SF_MIN(w->common.memory, MEMORY);
+	sf_budget_set_limit(io.budget, SF_MIN(w->common.memory, MEMORY));
 	io.timeout_ms = 0; /* a read that never ends is to be seen */
 	io.log = &w->common.log;
 	memset(&io.counters, 0, sizeof(io.counters));

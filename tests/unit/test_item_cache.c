@@ -5,11 +5,11 @@
 
 #include "base/mem.h"
 #include "parse/zstd.h"
-#include "read/item_cache.h"
+#include "read/item_cache_priv.h"
 #include "tests/lib/sf_fake_ckpt.h"
 
 #define ITEMS 20
-#define LEN 50000
+#define LEN 400000
 
 static uint8_t plain[LEN];
 static struct sf_buf file;
@@ -42,8 +42,25 @@ static void begin(unsigned delay)
 	ck_assert_int_eq(store->ops->open(store, "x", NULL, &src, NULL), 0);
 }
 
+static uint64_t held(void)
+{
+	struct sf_budget_stat s;
+
+	sf_budget_stat(io.budget, &s);
+	return s.held;
+}
+
+/* What the first item's load takes. */
+static uint64_t claim_of(struct sf_item_cache *c, struct sf_cache_want w)
+{
+	struct sf_cache_entry e = { .cache = c, .want = w };
+
+	return sf_item_claim(&e);
+}
+
 static void end(void)
 {
+	ck_assert_uint_eq(held(), 0);
 	sf_source_unref(src);
 	sf_store_free(store);
 	sf_io_release(&io);
@@ -56,6 +73,7 @@ static struct sf_cache_want want(int i)
 		                       .off = off[i],
 		                       .len = off[i + 1] - off[i],
 		                       .fetch = SF_FETCH_OBJECT,
+		                       .expect = LEN,
 		                       .decoded_max = LEN };
 }
 
@@ -77,7 +95,7 @@ static void load(struct sf_item_cache *c, struct sf_cache_want w, struct wait *x
 {
 	memset(x, 0, sizeof(*x));
 	x->w.done = note;
-	sf_item_cache_load(c, &w, &x->w);
+	sf_item_cache_load(c, &w, &x->w, true);
 }
 static int wait_done(struct wait *x)
 {
@@ -92,7 +110,8 @@ START_TEST(all_who_ask_get_one_load)
 	struct wait x[30];
 
 	begin(20);
-	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, 64 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	for (int i = 0; i < 30; i++)
 		load(c, want(i % 3), &x[i]);
 	for (int i = 0; i < 30; i++) {
@@ -112,15 +131,16 @@ START_TEST(it_holds_what_fits_and_forgets_the_oldest)
 	struct sf_item_cache *c;
 	struct wait x;
 	struct sf_cache_want w;
-	const struct sf_cached *held;
+	const struct sf_cached *held0;
 	int kept = 0;
 
 	begin(0);
-	ck_assert_int_eq(sf_item_cache_new(LEN * 8, LEN * 16, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, LEN * 16);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	w = want(0);
 	load(c, w, &x);
 	ck_assert_int_eq(wait_done(&x), 0);
-	held = x.item;
+	held0 = x.item;
 	for (int i = 1; i < ITEMS; i++) {
 		w = want(i);
 		ck_assert_ptr_null(sf_item_cache_get(c, &w));
@@ -133,14 +153,15 @@ START_TEST(it_holds_what_fits_and_forgets_the_oldest)
 		w = want(i);
 		got = sf_item_cache_get(c, &w);
 		ck_assert(i != ITEMS - 1 || got);
-		ck_assert(i != 0 || !got);
+		ck_assert(i != 0 || got == held0); /* it is used */
+		ck_assert(i != 1 || !got);
 		kept += got != NULL;
 		sf_cached_unref(c, got);
 	}
 	ck_assert_int_ge(kept, 2);
 	ck_assert_int_le(kept, 8);
-	ck_assert_mem_eq(held->at, plain, LEN); /* whoever holds it keeps it */
-	sf_cached_unref(c, held);
+	ck_assert_mem_eq(held0->at, plain, LEN); /* whoever holds it keeps it */
+	sf_cached_unref(c, held0);
 	sf_item_cache_free(c);
 	end();
 }
@@ -153,12 +174,13 @@ START_TEST(what_does_not_fit_names_the_numbers_and_the_option)
 	struct wait x;
 
 	begin(0);
-	ck_assert_int_eq(sf_item_cache_new(LEN - 1000, 2 * (LEN - 1000), &c, NULL), 0);
+	sf_budget_set_limit(io.budget, LEN - 1000);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	load(c, want(0), &x);
 	ck_assert_int_eq(wait_done(&x), -E2BIG);
-	ck_assert_ptr_nonnull(strstr(x.w.err.msg, "50000"));
-	ck_assert_ptr_nonnull(strstr(x.w.err.msg, "49000"));
-	ck_assert_ptr_nonnull(strstr(x.w.err.msg, "--memory 98000"));
+	ck_assert_ptr_nonnull(strstr(x.w.err.msg, "400000"));
+	ck_assert_ptr_nonnull(strstr(x.w.err.msg, "399000"));
+	ck_assert_ptr_nonnull(strstr(x.w.err.msg, "--memory 399000"));
 	w = want(0);
 	w.decoded_max = 100; /* metadata allows no more */
 	load(c, w, &x);
@@ -170,7 +192,8 @@ START_TEST(what_does_not_fit_names_the_numbers_and_the_option)
 	load(c, w, &x);
 	ck_assert_int_eq(wait_done(&x), -E2BIG);
 	sf_item_cache_free(c);
-	ck_assert_int_eq(sf_item_cache_new(LEN * 4, LEN * 8, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, LEN * 8);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	load(c, w, &x);
 	ck_assert_int_eq(wait_done(&x), -EBADMSG);
 	ck_assert_ptr_nonnull(strstr(x.w.err.msg, "'x'"));
@@ -190,7 +213,8 @@ START_TEST(all_who_wait_hear_of_a_failure_and_the_next_one_tries_again)
 	begin(20);
 	plan.fail_at = 0;
 	plan.code = -EIO;
-	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, 2 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	for (int i = 0; i < 5; i++)
 		load(c, want(0), &x[i]);
 	for (int i = 0; i < 5; i++) {
@@ -211,7 +235,8 @@ START_TEST(its_end_ends_loads_that_hang)
 	struct wait x[3];
 
 	begin(100000);
-	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, 2 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	for (int i = 0; i < 3; i++)
 		load(c, want(i), &x[i]);
 	sf_item_cache_free(c);
@@ -229,7 +254,8 @@ START_TEST(thousands_that_fail_at_once_do_not_nest)
 	struct wait first, *x = calloc(BAD, sizeof(*x));
 
 	begin(200);
-	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, 2 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	load(c, want(0), &first);
 	for (int i = 0; i < BAD; i++) {
 		struct sf_cache_want w = want(0);
@@ -255,23 +281,182 @@ START_TEST(no_more_loads_run_than_fit)
 	uint64_t each;
 
 	begin(100000);
-	each = 4 * (off[1] - off[0]);
-	ck_assert_int_eq(sf_item_cache_new(2 * each, 4 * each, &c, NULL), 0);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
+	each = claim_of(c, want(0));
+	ck_assert_uint_ge(each, LEN);
+	sf_budget_set_limit(io.budget, 2 * each);
 	for (int i = 0; i < ITEMS; i++)
 		load(c, want(i), &x[i]);
 	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], 2);
+	ck_assert_uint_le(held(), 2 * each);
 	sf_item_cache_free(c);
 	for (int i = 0; i < ITEMS; i++)
 		ck_assert_int_eq(wait_done(&x[i]), -ECANCELED);
+	ck_assert_uint_eq(held(), 0);
 	/* one that takes all there is runs, alone */
 	io.counters.fetched_requests[SF_FETCH_OBJECT] = 0;
-	ck_assert_int_eq(sf_item_cache_new(each - 1, 2 * each, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, each - 1);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	for (int i = 0; i < 3; i++)
 		load(c, want(i), &x[i]);
 	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], 1);
 	sf_item_cache_free(c);
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(wait_done(&x[i]), -ECANCELED);
+	end();
+}
+END_TEST
+
+/* Each load in its turn, in the order in which they were asked for. */
+START_TEST(loads_that_wait_come_in_order_and_one_that_is_given_up_does_not)
+{
+	struct sf_cache_entry *unwanted;
+	struct sf_item_cache *c;
+	struct wait x[ITEMS], again;
+	struct sf_cache_want w;
+
+	begin(3);
+	sf_budget_set_limit(io.budget, LEN); /* one at a time */
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
+	for (int i = 0; i < ITEMS; i++)
+		load(c, want(i), &x[i]);
+	load(c, want(7), &again); /* two wait for this one */
+	ck_assert(sf_item_cache_cancel(c, &x[5].w, &unwanted));
+	ck_assert_ptr_nonnull(unwanted);
+	sf_item_cache_give_up(c, unwanted);
+	ck_assert(!sf_item_cache_cancel(c, &x[5].w, &unwanted));
+	ck_assert(sf_item_cache_cancel(c, &x[7].w, &unwanted));
+	ck_assert_ptr_null(unwanted);
+	sf_item_cache_give_up(c, unwanted);
+	for (int i = 0; i < ITEMS; i++) {
+		struct wait *y = i == 7 ? &again : &x[i];
+		if (i == 5)
+			continue;
+		ck_assert_int_eq(wait_done(y), 0);
+		for (int k = i + 1; k < ITEMS; k++) /* its turn comes when this one is let go */
+			ck_assert_int_eq(atomic_load(&x[k].done), 0);
+		ck_assert_uint_eq(y->item->len, LEN - i);
+		ck_assert(!sf_item_cache_cancel(c, &y->w, &unwanted));
+		sf_cached_unref(c, y->item);
+	}
+	w = want(5);
+	ck_assert_ptr_null(sf_item_cache_get(c, &w));
+	ck_assert_int_eq(atomic_load(&x[5].done), 0);
+	ck_assert_int_eq(atomic_load(&x[7].done), 0);
+	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], ITEMS - 1);
+	sf_item_cache_free(c);
+	end();
+}
+END_TEST
+
+START_TEST(who_holds_an_item_is_told_that_there_is_no_room)
+{
+	struct sf_item_cache *c;
+	struct sf_cache_want w;
+	struct wait x, y;
+
+	begin(0);
+	sf_budget_set_limit(io.budget, LEN + 1000);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
+	load(c, want(0), &x);
+	ck_assert_int_eq(wait_done(&x), 0);
+	w = want(1);
+	y = (struct wait){ .w.done = note };
+	ck_assert_int_eq(sf_item_cache_load(c, &w, &y.w, false), SF_CACHE_FULL);
+	ck_assert_int_eq(atomic_load(&y.done), 0);
+	ck_assert_int_eq(sf_item_cache_load(c, &w, &y.w, true), SF_CACHE_QUEUED);
+	ck_assert_int_eq(atomic_load(&y.done), 0);
+	struct wait z = { .w.done = note };
+	ck_assert_int_eq(sf_item_cache_load(c, &w, &z.w, false), SF_CACHE_FULL);
+	sf_cached_unref(c, x.item); /* goes, since somebody waits */
+	ck_assert_int_eq(wait_done(&y), 0);
+	w = want(0);
+	ck_assert_ptr_null(sf_item_cache_get(c, &w));
+	sf_cached_unref(c, y.item);
+	w = want(1); /* kept: nobody waits now. But no more than half of the budget is */
+	ck_assert_ptr_null(sf_item_cache_get(c, &w));
+	sf_budget_set_limit(io.budget, 20 * LEN);
+	for (int i = 0; i < ITEMS; i++) {
+		load(c, want(i), &x);
+		ck_assert_int_eq(wait_done(&x), 0);
+		sf_cached_unref(c, x.item);
+		while (held() > 10 * LEN) /* the load's thread lets go last */
+			usleep(100);
+	}
+	ck_assert_uint_ge(held(), 8 * LEN);
+	/* all of it for somebody else */
+	ck_assert(sf_budget_take(io.budget, SF_BUDGET_BUFFER, 1));
+	ck_assert(sf_budget_take(io.budget, SF_BUDGET_MADE, 1));
+	ck_assert(sf_budget_take(io.budget, SF_BUDGET_MADE, 20 * LEN - 2));
+	ck_assert_uint_eq(held(), 20 * LEN);
+	sf_budget_give(io.budget, SF_BUDGET_MADE, 20 * LEN - 1);
+	sf_budget_give(io.budget, SF_BUDGET_BUFFER, 1);
+	sf_item_cache_free(c);
+	end();
+}
+END_TEST
+
+/* More inside than was thought, a larger window than usual: it begins anew with more. */
+START_TEST(a_load_that_needs_more_begins_anew)
+{
+	struct sf_item_cache *c;
+	struct sf_cache_want w;
+	struct sf_budget_stat s;
+	struct wait x;
+
+	begin(0);
+	sf_budget_set_limit(io.budget, 64 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
+	w = want(0);
+	w.expect = 100;
+	load(c, w, &x);
+	ck_assert_int_eq(wait_done(&x), 0);
+	ck_assert_uint_eq(x.item->len, LEN);
+	ck_assert_mem_eq(x.item->at, plain, LEN);
+	sf_cached_unref(c, x.item);
+	ck_assert_uint_gt(io.counters.fetched_requests[SF_FETCH_OBJECT], 2);
+
+	file.at[off[1] + 5] = 0x70; /* 16 MiB */
+	load(c, want(1), &x);
+	ck_assert_int_eq(wait_done(&x), 0);
+	ck_assert_mem_eq(x.item->at, plain + 1, LEN - 1);
+	sf_cached_unref(c, x.item);
+	sf_budget_stat(io.budget, &s);
+	ck_assert_uint_ge(s.most, 16 << 20);
+
+	file.at[off[2] + 5] = 0x88; /* 128 MiB, of 64 */
+	load(c, want(2), &x);
+	ck_assert_int_eq(wait_done(&x), -E2BIG);
+	ck_assert_ptr_nonnull(
+		strstr(x.w.err.msg, "more than 33554432 bytes; --memory is 67108864"));
+	sf_item_cache_free(c);
+	end();
+}
+END_TEST
+
+/* One who may not wait, because of what it holds, is told when the item goes back to wait. */
+START_TEST(who_may_not_wait_is_told_when_a_load_begins_anew)
+{
+	struct sf_item_cache *c;
+	struct sf_cache_want w;
+	struct wait x, y = { .w.done = note };
+
+	begin(20);
+	file.at[off[1] + 5] = 0x68; /* 8 MiB */
+	sf_budget_set_limit(io.budget, 8 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
+	load(c, want(0), &x);
+	ck_assert_int_eq(wait_done(&x), 0);
+	w = want(1);
+	ck_assert_int_eq(sf_item_cache_load(c, &w, &y.w, false), SF_CACHE_BEGUN);
+	ck_assert_int_eq(wait_done(&y), -EAGAIN);
+	ck_assert(y.w.again);
+	sf_cached_unref(c, x.item); /* had it not been told, nobody would come to this */
+	load(c, w, &x);
+	ck_assert_int_eq(wait_done(&x), 0);
+	ck_assert_mem_eq(x.item->at, plain + 1, LEN - 1);
+	sf_cached_unref(c, x.item);
+	sf_item_cache_free(c);
 	end();
 }
 END_TEST
@@ -283,7 +468,8 @@ START_TEST(an_item_is_known_by_file_offset_and_kind)
 	struct wait x;
 
 	begin(0);
-	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, 2 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	w = want(0);
 	load(c, w, &x);
 	ck_assert_int_eq(wait_done(&x), 0);
@@ -311,7 +497,8 @@ START_TEST(a_blob_at_the_very_end_of_its_file_is_refused)
 	struct wait x;
 
 	begin(0);
-	ck_assert_int_eq(sf_item_cache_new(1 << 20, 2 << 20, &c, NULL), 0);
+	sf_budget_set_limit(io.budget, 2 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	w = want(0);
 	w.kind = SF_CACHED_BLOB;
 	w.off = file.len - (uint64_t)_i;
@@ -337,6 +524,10 @@ static Suite *suite(void)
 	tcase_add_test(t, its_end_ends_loads_that_hang);
 	tcase_add_test(t, thousands_that_fail_at_once_do_not_nest);
 	tcase_add_test(t, no_more_loads_run_than_fit);
+	tcase_add_test(t, loads_that_wait_come_in_order_and_one_that_is_given_up_does_not);
+	tcase_add_test(t, who_holds_an_item_is_told_that_there_is_no_room);
+	tcase_add_test(t, who_may_not_wait_is_told_when_a_load_begins_anew);
+	tcase_add_test(t, a_load_that_needs_more_begins_anew);
 	tcase_add_test(t, an_item_is_known_by_file_offset_and_kind);
 	tcase_add_loop_test(t, a_blob_at_the_very_end_of_its_file_is_refused, 6, 9);
 	suite_add_tcase(s, t);

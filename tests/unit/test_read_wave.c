@@ -65,7 +65,7 @@ START_TEST(a_missing_file_behind_a_full_wave_is_named)
 	uint8_t *got;
 
 	begin(&f, missing, &io, &store);
-	io.memory = 180000; /* one decoded item, and no second one */
+	sf_budget_set_limit(io.budget, 180000); /* one decoded item, and no second one */
 	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
 	got = malloc(f.t[0].bytes);
 	for (int again = 0; again < 2; again++) {

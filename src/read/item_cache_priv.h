@@ -1,0 +1,95 @@
+/* What item_cache.c (the table), item_turn.c (who waits) and item_load.c, item_zstd.c (how an item
+ * is taken in) share. */
+#ifndef SF_READ_ITEM_CACHE_PRIV_H
+#define SF_READ_ITEM_CACHE_PRIV_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include "base/pages.h"
+#include "parse/zstd.h"
+#include "read/item_cache.h"
+
+#define SF_ITEM_BUCKETS 1024
+
+enum sf_cache_state { SF_ENTRY_QUEUED, SF_ENTRY_LOADING, SF_ENTRY_READY };
+
+struct sf_cache_entry {
+	struct sf_cached pub; /* first */
+	struct sf_item_cache *cache;
+	_Atomic uint32_t refs; /* one is the table's, or the load's */
+	struct sf_cache_want want;
+	uint64_t held; /* READY: bytes taken from the budget, as @charge.kind */
+
+	/* under the lock */
+	uint8_t state;
+	bool gone;                    /* QUEUED: out of the table, nobody wants it any more */
+	struct sf_cache_entry *chain; /* bucket */
+	struct sf_cache_entry *newer, *older; /* READY: the LRU */
+	struct sf_cache_entry *prev, *next;   /* QUEUED, LOADING: all of them */
+	struct sf_cache_wait *waits, *last_wait;
+
+	/* the load's alone */
+	struct sf_budget_wait turn;
+	struct sf_task task;
+	struct sf_charge charge;
+	struct sf_io_req req;
+	struct iovec iov;
+	uint8_t *in;
+	uint64_t in_len, pos; /* bytes of @in; taken from the item */
+	struct sf_unzstd *zstd;
+	uint64_t window;       /* bytes that a frame may ask the decoder for */
+	struct sf_pages pages; /* ZSTD: where it is decoded to … */
+	struct sf_buf out;     /* … as a buffer; MADE: the bytes */
+	struct sf_arena arena;
+};
+
+struct sf_item_cache {
+	struct sf_io *io;
+	struct sf_budget_reclaim reclaim;
+	_Atomic uint64_t held; /* of READY ones; written under the lock */
+	struct {
+		pthread_mutex_t m;
+		pthread_cond_t idle; /* no load is left */
+		struct sf_cache_entry *bucket[SF_ITEM_BUCKETS];
+		struct sf_cache_entry *newest, *oldest;
+		struct sf_cache_entry *queued, *loading;
+		unsigned nloads; /* queued, loading, and those that are gone but will get their turn
+		                  */
+		bool ending;
+	} locked;
+};
+
+/* item_cache.c: the table, references, what is kept */
+struct sf_cache_entry *sf_item_find_locked(struct sf_item_cache *c, const struct sf_cache_want *w);
+void sf_item_table_add_locked(struct sf_item_cache *c, struct sf_cache_entry *e);
+void sf_item_table_remove_locked(struct sf_item_cache *c, struct sf_cache_entry *e);
+void sf_item_newest_locked(struct sf_item_cache *c, struct sf_cache_entry *e); /* into the LRU */
+void sf_item_unref(struct sf_cache_entry *e);
+/* What nobody uses goes, as long as there is too much of it. */
+void sf_item_trim(struct sf_item_cache *c);
+
+/* item_turn.c: who waits; on any thread */
+/* @r < 0: message in e->req.err. */
+void sf_item_loaded(struct sf_cache_entry *e, int r);
+/* It needs @bytes, more than it has: begins anew when its turn comes. */
+void sf_item_again(struct sf_cache_entry *e, uint64_t bytes);
+
+/* item_load.c: how an item is taken in */
+/* Bytes to take before the load begins. */
+uint64_t sf_item_claim(const struct sf_cache_entry *e);
+/* Its charge was begun, but for a MADE one. Ends in sf_item_loaded() or sf_item_again(). */
+void sf_item_load(struct sf_cache_entry *e);
+/* Its memory: after a failure, or with its last reference. */
+void sf_item_drop(struct sf_cache_entry *e);
+uint64_t sf_item_limit(const struct sf_cache_entry *e);      /* the budget's, bytes */
+int sf_item_make_in(struct sf_cache_entry *e, uint64_t len); /* room for @len bytes of input */
+void sf_item_fetch(struct sf_cache_entry *e, void *to, uint64_t len); /* the item's next bytes */
+/* It had not enough memory: lets all go and begins anew with @bytes. */
+void sf_item_want_more(struct sf_cache_entry *e, uint64_t bytes);
+
+/* item_zstd.c: compressed items. As item_load.c's steps: 0 it is there, 1 more is on its way */
+uint64_t sf_item_zstd_claim(const struct sf_cache_entry *e);
+int sf_item_zstd_begin(struct sf_cache_entry *e, uint64_t *first);
+int sf_item_zstd_slice(struct sf_cache_entry *e);
+
+#endif

@@ -1,0 +1,117 @@
+#include "config.h"
+
+#include "base/mem.h"
+#include "read/item_cache_priv.h"
+
+#define SLICE (UINT64_C(1) << 20) /* bytes of a compressed item fetched at once */
+#define DECODER \
+	(UINT64_C(640) << 10) /* a zstd decoder's, without the window that a frame asks for … */
+#define WINDOW (UINT64_C(2) << 20)        /* … which is this much as a rule, … */
+#define WINDOW_LEAST (UINT64_C(8) << 20)  /* … may be this much whatever the budget is … */
+#define WINDOW_MOST (UINT64_C(128) << 20) /* … and this much if that is half of it */
+#define MORE \
+	4 /* times what it had: what one that has more inside than was thought begins anew with */
+
+/* Bytes of the output for which a compressed item's load begins. */
+static uint64_t first_room(const struct sf_cache_entry *e)
+{
+	uint64_t most = SF_MIN(e->want.decoded_max, sf_item_limit(e));
+
+	return SF_MIN(SF_MAX(e->want.expect, UINT64_C(1)), most);
+}
+
+uint64_t sf_item_zstd_claim(const struct sf_cache_entry *e)
+{
+	uint64_t window = SF_MAX(e->window, WINDOW);
+
+	return first_room(e) + SF_MIN(SLICE, e->want.len) +
+	       (DECODER + window) * SF_MAX(e->want.streams, 1u);
+}
+
+static int too_big(struct sf_cache_entry *e)
+{
+	const char *name = e->want.src->name;
+	unsigned long long off = e->want.off, most = e->want.decoded_max, limit = sf_item_limit(e);
+
+	if (most <= limit)
+		return sf_fail(&e->req.err, -E2BIG,
+		               "'%s': the compressed item at %llu has more than %llu bytes inside",
+		               name, off, most);
+	return sf_fail(
+		&e->req.err, -E2BIG,
+		"'%s': the compressed item at %llu may have up to %llu bytes inside; --memory "
+		"%llu has no room for more than %llu of them",
+		name, off, most, limit, limit);
+}
+
+/* A frame asks for more window than was taken for it: anew with more, if there may be more. */
+static int window_too_large(struct sf_cache_entry *e)
+{
+	uint64_t most = SF_MIN(SF_MAX(sf_item_limit(e) / 2, WINDOW_LEAST), WINDOW_MOST);
+
+	if (e->window < most) {
+		e->window = SF_MIN(e->window * MORE, most);
+		sf_item_want_more(e, sf_item_claim(e));
+		return 1;
+	}
+	return sf_fail(
+		&e->req.err, -E2BIG,
+		"'%s': the compressed item at %llu asks for a window of more than %llu bytes; "
+		"--memory is %llu",
+		e->want.src->name, (unsigned long long)e->want.off, (unsigned long long)most,
+		(unsigned long long)sf_item_limit(e));
+}
+
+/* One slice is there. 1: another one is on its way, or the load begins anew. */
+int sf_item_zstd_slice(struct sf_cache_entry *e)
+{
+	struct sf_error *err = &e->req.err;
+	uint64_t most = SF_MIN(e->want.decoded_max, sf_item_limit(e));
+	int r = sf_unzstd_feed(e->zstd, e->in, e->req.len, &e->out, err);
+
+	if (r == -ENOBUFS)
+		return window_too_large(e);
+	if (r == -E2BIG && e->out.limit < most) {
+		e->want.expect = e->out.limit > most / MORE ? most : e->out.limit * MORE;
+		sf_item_want_more(e, sf_item_claim(e));
+		return 1;
+	}
+	if (r == -E2BIG)
+		return too_big(e);
+	if (r < 0)
+		return sf_fail_ctx(err, r, "'%s': compressed item at %llu", e->want.src->name,
+		                   (unsigned long long)e->want.off);
+	e->pos += e->req.len;
+	if (e->pos < e->want.len) {
+		sf_item_fetch(e, e->in, SF_MIN(SLICE, e->want.len - e->pos));
+		return 1;
+	}
+	r = sf_unzstd_end(e->zstd, err);
+	if (r < 0)
+		return sf_fail_ctx(err, r, "'%s': compressed item at %llu", e->want.src->name,
+		                   (unsigned long long)e->want.off);
+	sf_pages_cut(&e->pages, e->out.len);
+	e->pub.at = e->pages.at;
+	e->pub.len = e->out.len;
+	return 0;
+}
+
+int sf_item_zstd_begin(struct sf_cache_entry *e, uint64_t *first)
+{
+	struct sf_error *err = &e->req.err;
+	uint64_t room = first_room(e);
+	int r = sf_unzstd_chain(SF_MAX(e->want.streams, 1u), &e->zstd, err);
+
+	if (r < 0)
+		return r;
+	e->window = SF_MAX(e->window, WINDOW);
+	sf_unzstd_window(e->zstd, e->window);
+	r = sf_pages_make(&e->pages, room + 1); /* a NUL's place, which sf_buf leaves behind */
+	if (r < 0)
+		return sf_fail(err, r, "'%s': no memory for %llu bytes inside a compressed item",
+		               e->want.src->name, (unsigned long long)room);
+	/* all of it is there: the buffer never grows */
+	e->out = (struct sf_buf){ .at = e->pages.at, .cap = room, .limit = room };
+	*first = SF_MIN(SLICE, e->want.len);
+	return sf_item_make_in(e, SF_MAX(*first, UINT64_C(1)));
+}
