@@ -15,7 +15,10 @@
 #define BATCH_BYTES \
 	(32u << 20) /* items that are fetched and held at a time; values are made one by one */
 #define BATCH_OBJECTS 4096
-#define PART_MAX (UINT64_C(1) << 30) /* data.pkl, directory: more is refused */
+#define PART_MAX (UINT64_C(1) << 30) /* data.pkl, directory, value: more is refused */
+#define TIMES \
+	3 /* what an item of a byte takes, as a first guess: more is taken when it is needed */
+#define GUESS_LEAST (UINT64_C(64) << 10)
 #define HEADERS_AT_ONCE 1024
 
 /* An item's bytes: in memory, or ranges read through the reader. */
@@ -24,7 +27,41 @@ struct item {
 	uint32_t object;
 	const uint8_t *at; /* NULL: by ranges */
 	uint64_t len;
+	struct sf_charge *charge;
 };
+
+/* Bytes of our own, charged. */
+struct own {
+	struct sf_charge *charge;
+	void *at;
+	uint64_t len;
+};
+
+static int own_make(struct own *o, struct sf_charge *charge, uint64_t len, struct sf_error *err)
+{
+	if (!sf_charge_use(charge, len))
+		return sf_fail(err, -ENOMEM, "%" PRIu64 " bytes of an object", len);
+	*o = (struct own){ charge, malloc(len ? len : 1), len };
+	if (!o->at) {
+		sf_charge_unuse(charge, len);
+		return sf_fail(err, -ENOMEM, "%" PRIu64 " bytes of an object", len);
+	}
+	return 0;
+}
+
+static void own_release(struct own *o)
+{
+	if (o->at)
+		sf_charge_unuse(o->charge, o->len);
+	free(o->at);
+	*o = (struct own){ 0 };
+}
+
+/* What one object's parts may take, of the budget or of our own limit. */
+static uint64_t most(struct sf_reader *r)
+{
+	return SF_MIN(sf_budget_limit(sf_reader_io(r)->budget), PART_MAX);
+}
 
 static const struct sf_key *key_of(struct sf_reader *r, uint32_t object)
 {
@@ -32,10 +69,12 @@ static const struct sf_key *key_of(struct sf_reader *r, uint32_t object)
 	return &ckpt->key[ckpt->object[object].key];
 }
 
-/* [off, off+len) of the item: borrowed, or read into *ret_own (the caller's to free). */
+/* [off, off+len) of the item: borrowed, or read into *ret_own. */
 static int item_get(const struct item *it, uint64_t off, uint64_t len, const uint8_t **ret,
-                    void **ret_own, struct sf_error *err)
+                    struct own *ret_own, struct sf_error *err)
 {
+	int r;
+
 	if (off > it->len || len > it->len - off)
 		return sf_fail(err, -EBADMSG,
 		               "bytes %" PRIu64 " + %" PRIu64 " of an item of %" PRIu64, off, len,
@@ -44,20 +83,16 @@ static int item_get(const struct item *it, uint64_t off, uint64_t len, const uin
 		*ret = it->at + off;
 		return 0;
 	}
-	if (len > PART_MAX)
-		return sf_fail(err, -E2BIG, "a part of %" PRIu64 " bytes, the limit is %" PRIu64,
-		               len, PART_MAX);
-	void *p = malloc(len ? len : 1);
-	if (!p)
-		return sf_fail(err, -ENOMEM, "%" PRIu64 " bytes of an object", len);
-	int r = len == 0 ? 0 : sf_read_object_range(it->r, it->object, off, p, len, err);
-	if (r < 0) {
-		free(p);
-		return r;
-	}
-	*ret_own = p;
-	*ret = p;
-	return 0;
+	if (len > most(it->r))
+		return sf_fail(err, -E2BIG,
+		               "a part of %" PRIu64 " bytes; --memory is %" PRIu64
+		               ", and the limit of a part %" PRIu64,
+		               len, sf_budget_limit(sf_reader_io(it->r)->budget), PART_MAX);
+	r = own_make(ret_own, it->charge, len, err);
+	if (r >= 0 && len)
+		r = sf_read_object_range(it->r, it->object, off, ret_own->at, len, err);
+	*ret = ret_own->at;
+	return r;
 }
 
 /* Local headers of many records in one read: the parts are one small range each. */
@@ -98,9 +133,11 @@ static int data_offsets(const struct item *it, const struct sf_zip_record *const
 		size_t k = SF_MIN(n - i, (size_t)HEADERS_AT_ONCE);
 		if (!it->at) {
 			struct headers h = { it, rec + i, k };
-			struct sf_read rd = {
-				.emit = emit_headers, .arg = &h, .len = k * 30, .buf = buf
-			};
+			struct sf_read rd = { .emit = emit_headers,
+				              .arg = &h,
+				              .inner = true,
+				              .len = k * 30,
+				              .buf = buf };
 			int r = sf_read_wait(it->r, &rd);
 			sf_read_release(&rd);
 			if (r < 0)
@@ -190,7 +227,10 @@ static int find_storages(const struct item *it, const struct sf_zip_dir *dir,
 
 static int parse_archive(const struct item *it, struct sf_object_value *v, struct sf_error *err)
 {
-	SF_FREE void *own_tail = NULL, *own_dir = NULL, *own_pkl = NULL;
+	SF_CLEANUP(own_release) struct own own_tail = { 0 };
+	SF_CLEANUP(own_release) struct own own_dir = { 0 };
+	SF_CLEANUP(own_release) struct own own_pkl = { 0 };
+	const struct sf_pickle_limits limits = { .memory = most(it->r) };
 	uint64_t tail = SF_MIN(it->len, (uint64_t)SF_ZIP_TAIL), off;
 	const uint8_t *p;
 	struct sf_zip_end end;
@@ -219,14 +259,14 @@ static int parse_archive(const struct item *it, struct sf_object_value *v, struc
 		            "data.pkl: CRC-32 %08" PRIx32 ", the directory says %08" PRIx32,
 		            sf_crc32(0, p, pkl->size), pkl->crc);
 	if (r >= 0)
-		r = sf_pickle_parse(p, pkl->size, NULL, &v->arena, &v->root, &used, err);
+		r = sf_pickle_parse(p, pkl->size, &limits, &v->arena, &v->root, &used, err);
 	return r < 0 ? r : find_storages(it, &dir, v, err);
 }
 
 /* What is no archive is bytes: the item an io.BytesIO in the state dict became. */
 static int raw_bytes(const struct item *it, struct sf_object_value *v, struct sf_error *err)
 {
-	SF_FREE void *own = NULL;
+	SF_CLEANUP(own_release) struct own own = { 0 };
 	const uint8_t *p;
 
 	int r = item_get(it, 0, it->len, &p, &own, err);
@@ -245,7 +285,7 @@ static int raw_bytes(const struct item *it, struct sf_object_value *v, struct sf
 
 static int parse_item(const struct item *it, struct sf_object_value *v, struct sf_error *err)
 {
-	SF_FREE void *own = NULL;
+	SF_CLEANUP(own_release) struct own own = { 0 };
 	const uint8_t *p;
 
 	if (it->len < 4)
@@ -262,14 +302,14 @@ struct turn {
 	bool there; /* its item was handed over */
 	int code;   /* why not, with the text in *why */
 	uint64_t len;
-	uint8_t *at; /* the item, NULL: it is read by ranges */
+	struct own item; /* at NULL: it is read by ranges */
 	struct sf_error *why;
 };
 struct batch {
 	struct sf_reader *r;
+	struct sf_charge *charge;
 	struct turn *turn;
 	size_t n;
-	uint64_t held; /* bytes of items */
 	struct slot {
 		uint32_t object, turn;
 	} * slot; /* sorted by object */
@@ -335,12 +375,24 @@ static int take_member(const struct sf_object *o, struct sf_object_value *v, str
 static int parse_turn(struct batch *b, struct turn *t, struct sf_object_value *v,
                       struct sf_error *err)
 {
-	struct item it = { b->r, t->object, t->at, t->len };
+	struct item it = { b->r, t->object, t->item.at, t->len, b->charge };
+	uint64_t limit = sf_budget_limit(sf_reader_io(b->r)->budget);
 	struct sf_error why = SF_ERROR_INIT;
 
+	v->arena.charge = b->charge;
 	int r = parse_item(&it, v, &why);
 	if (r >= 0)
 		r = take_member(&sf_reader_ckpt(b->r)->object[t->object], v, &why);
+	if (r < 0 && b->charge->refused > limit) {
+		/* it is the object's own fault: there never will be more */
+		r = sf_fail(&why, -E2BIG,
+		            "its item of %" PRIu64 " bytes takes %" PRIu64
+		            " bytes of memory or more, --memory is %" PRIu64,
+		            t->len, b->charge->refused, limit);
+		b->charge->refused = 0;
+	} else if (r < 0 && b->charge->refused) {
+		return sf_fail(err, -ENOMEM, "%s", why.msg); /* anew, with more */
+	}
 	if (r < 0) {
 		r = keep_failure(b, t, r, &why);
 		if (r < 0 && err)
@@ -349,7 +401,7 @@ static int parse_turn(struct batch *b, struct turn *t, struct sf_object_value *v
 	return r;
 }
 
-/* What a transform made larger than a batch may be is not held: it is read again in its turn. */
+/* What is more than the batch has memory for is not held: it is read again in its turn. */
 static int take_item(void *arg, uint32_t object, const uint8_t *item, uint64_t len,
                      struct sf_error *err)
 {
@@ -360,14 +412,12 @@ static int take_item(void *arg, uint32_t object, const uint8_t *item, uint64_t l
 		return 0;
 	t->there = true;
 	t->len = len;
-	if (!item || !len || len > BATCH_BYTES - b->held)
+	if (!item || !len || len > b->charge->taken - b->charge->used)
 		return 0;
-	t->at = malloc(len);
-	if (!t->at)
-		return sf_fail(err, -ENOMEM, "%" PRIu64 " bytes of an object", len);
-	memcpy(t->at, item, len);
-	b->held += len;
-	return 0;
+	int r = own_make(&t->item, b->charge, len, err);
+	if (r >= 0)
+		memcpy(t->item.at, item, len);
+	return r;
 }
 
 /* Damage that the listing shows needs no request per object. */
@@ -439,12 +489,15 @@ static int fetch(struct batch *b, struct sf_error *err)
 typedef int each_fn(void *arg, uint32_t object, struct sf_object_value *v, struct sf_error *err);
 typedef void failed_fn(void *arg, uint32_t object, int code, const struct sf_error *why);
 
+/* @done: how many had their turn. */
 static int load_batch(struct sf_reader *rd, const uint32_t *objects, size_t n, each_fn *each,
-                      failed_fn *failed, void *arg, struct sf_error *err)
+                      failed_fn *failed, void *arg, struct sf_charge *charge, size_t *done,
+                      struct sf_error *err)
 {
-	struct batch b = { .r = rd, .n = n };
+	struct batch b = { .r = rd, .n = n, .charge = charge };
 	int r = 0;
 
+	*done = 0;
 	b.turn = calloc(n, sizeof(*b.turn));
 	b.slot = calloc(n, sizeof(*b.slot));
 	if (!b.turn || !b.slot) {
@@ -469,35 +522,59 @@ static int load_batch(struct sf_reader *rd, const uint32_t *objects, size_t n, e
 		else if (r >= 0)
 			r = sf_fail(err, t->code, "%s", t->why->msg);
 		sf_arena_release(&v.arena);
-		free(t->at);
-		t->at = NULL;
+		own_release(&t->item);
+		*done += r >= 0;
 	}
 out:
 	for (size_t i = 0; i < n && b.turn; i++) {
 		free(b.turn[i].why);
-		free(b.turn[i].at);
+		own_release(&b.turn[i].item);
 	}
 	free(b.turn);
 	free(b.slot);
 	return r < 0 ? r : 0;
 }
 
-static int load(struct sf_reader *r, const uint32_t *objects, size_t n, each_fn *each,
-                failed_fn *failed, void *arg, struct sf_error *err)
+uint64_t sf_objects_guess(struct sf_reader *r, const uint32_t *objects, size_t n)
 {
 	const struct sf_ckpt *ckpt = sf_reader_ckpt(r);
+	uint64_t sum = GUESS_LEAST, limit = sf_budget_limit(sf_reader_io(r)->budget), more;
 
-	for (size_t at = 0, k; at < n; at += k) {
+	for (size_t i = 0; i < n && sum < limit; i++)
+		if (!sf_mul(ckpt->object[objects[i]].len, TIMES, &more) || !sf_add(sum, more, &sum))
+			sum = limit;
+	return SF_MIN(sum, limit);
+}
+
+/*
+ * With a charge of its own, batch for batch: where it is refused more the batch ends before the
+ * object whose turn it is, and begins anew with more from there.
+ */
+static int load(struct sf_reader *r, const uint32_t *objects, size_t n, each_fn *each,
+                failed_fn *failed, void *arg, struct sf_charge *charge, struct sf_error *err)
+{
+	const struct sf_ckpt *ckpt = sf_reader_ckpt(r);
+	struct sf_budget *budget = sf_reader_io(r)->budget;
+	uint64_t most_bytes = SF_MIN((uint64_t)BATCH_BYTES, sf_budget_limit(budget) / 8), want = 0;
+
+	for (size_t at = 0, k, done; at < n; at += done) {
+		struct sf_charge own, *c = charge ? charge : &own;
 		uint64_t bytes = 0;
 		for (k = 0; k < BATCH_OBJECTS && at + k < n; k++) {
 			uint64_t len =
 				SF_MIN(ckpt->object[objects[at + k]].len, (uint64_t)ITEM_WHOLE);
-			if (k > 0 && bytes + len > BATCH_BYTES)
+			if (k > 0 && bytes + len > most_bytes)
 				break;
 			bytes += len;
 		}
-		int res = load_batch(r, objects + at, k, each, failed, arg, err);
-		if (res < 0)
+		if (!charge)
+			sf_charge_begin(&own, budget, SF_BUDGET_MADE,
+			                SF_MAX(want, sf_objects_guess(r, objects + at, k)));
+		int res = load_batch(r, objects + at, k, each, failed, arg, c, &done, err);
+		if (!charge)
+			sf_charge_end(&own, 0);
+		want = res < 0 && !charge ? sf_charge_next(&own) : 0;
+		if (res < 0 && !want)
 			return res;
 	}
 	return 0;
@@ -506,11 +583,17 @@ static int load(struct sf_reader *r, const uint32_t *objects, size_t n, each_fn 
 int sf_objects_load(struct sf_reader *r, const uint32_t *objects, size_t n, each_fn *each,
                     void *arg, struct sf_error *err)
 {
-	return load(r, objects, n, each, NULL, arg, err);
+	return load(r, objects, n, each, NULL, arg, NULL, err);
 }
 
 int sf_objects_load_whole(struct sf_reader *r, const uint32_t *objects, size_t n, each_fn *each,
                           failed_fn *failed, void *arg, struct sf_error *err)
 {
-	return load(r, objects, n, each, failed, arg, err);
+	return load(r, objects, n, each, failed, arg, NULL, err);
+}
+
+int sf_objects_make(struct sf_reader *r, const uint32_t *objects, size_t n, each_fn *each,
+                    failed_fn *failed, void *arg, struct sf_charge *charge, struct sf_error *err)
+{
+	return load(r, objects, n, each, failed, arg, charge, err);
 }

@@ -42,6 +42,20 @@ int sf_objects_load_whole(struct sf_reader *r, const uint32_t *objects, size_t n
                           void (*failed)(void *arg, uint32_t object, int code,
                                          const struct sf_error *why),
                           void *arg, struct sf_error *err);
+/*
+ * sf_objects_make - either of them (@failed NULL: the first), inside a charge that the caller has
+ * begun: what is made counts as @charge's too. When the charge refused something (@charge->refused)
+ * the result is -ENOMEM, and the caller begins all anew. The two above have a charge of their own, and
+ * see to that themselves: each object is given once.
+ */
+int sf_objects_make(struct sf_reader *r, const uint32_t *objects, size_t n,
+                    int (*each)(void *arg, uint32_t object, struct sf_object_value *v,
+                                struct sf_error *err),
+                    void (*failed)(void *arg, uint32_t object, int code,
+                                   const struct sf_error *why),
+                    void *arg, struct sf_charge *charge, struct sf_error *err);
+/* Bytes of memory to begin such a charge with. */
+uint64_t sf_objects_guess(struct sf_reader *r, const uint32_t *objects, size_t n);
 /* The storage of a persistent id's key; NULL: the archive has no such record. O(log n). */
 const struct sf_object_storage *sf_object_storage_find(const struct sf_object_value *v,
                                                        const char *key, size_t len);

@@ -5,6 +5,7 @@
 
 #include <stdatomic.h>
 #include "base/buf.h"
+#include "read/made.h"
 #include "view/view.h"
 
 #define SF_PT_OBJECTS_MAX (1u << 30) /* bytes of emitted objects one file keeps */
@@ -66,9 +67,12 @@ struct sf_pt {
 	uint32_t nstorage;
 	struct sf_pt_inner *inner;
 	uint32_t ninner;
-	struct sf_buf objects; /* emitted pickle code of all objects … */
-	uint64_t *span;        /* … object k's is [span[k], span[k + 1]) */
+	struct sf_made objects; /* emitted pickle code of all objects … */
+	bool has_objects;
+	const uint8_t *objects_at; /* … while the file is being sized … */
+	uint64_t *span;            /* … object k's is [span[k], span[k + 1]) */
 	uint32_t nspan;
+	bool again; /* a second one, made for the code alone: says nothing */
 	uint32_t first[SF_PT_NMEMO]; /* leaf that puts this memo number, SF_NONE */
 
 	uint64_t *start; /* f.start */
@@ -101,9 +105,12 @@ int sf_pt_tree(struct sf_pt *pt, struct sf_error *err);
 
 /*
  * pt_embed.c - reads the objects among the leaves, emits them, numbers all storages; leaves of
- * objects that are refused by policy or cannot be read are taken out. Waits when there are objects.
+ * objects that are refused by policy or cannot be read are taken out. Their code goes to @out, what
+ * that takes to its charge. Waits when there are objects.
  */
-int sf_pt_embed(struct sf_pt *pt, struct sf_error *err);
+int sf_pt_embed(struct sf_pt *pt, struct sf_buf *out, struct sf_error *err);
+uint32_t sf_pt_objects(const struct sf_pt *pt,
+                       uint32_t *objects); /* those to embed; @objects NULL: their number */
 
 /* pt_pickle.c - data.pkl piece by piece: head, one piece a leaf, tail. */
 void sf_pt_memo(struct sf_pt *pt); /* fills first[] */

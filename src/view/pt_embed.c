@@ -18,6 +18,7 @@ SF_VEC(pt_inners, struct sf_pt_inner);
  * appear in the pickle. */
 struct embed {
 	struct sf_pt *pt;
+	struct sf_buf *out;
 	struct pt_u32s storage;
 	struct pt_inners inner;
 	struct pt_u64s span;
@@ -73,7 +74,7 @@ static int number_storage(void *arg, const char *key, size_t len, uint64_t *ret,
 /* @v's pickle code behind what is there already. */
 static int put_object(struct embed *em, struct sf_object_value *v, struct sf_error *err)
 {
-	struct sf_buf *out = &em->pt->objects;
+	struct sf_buf *out = em->out;
 	struct sf_pickle_writer w;
 
 	em->v = v;
@@ -133,7 +134,7 @@ static int embed(void *arg, uint32_t object, struct sf_object_value *v, struct s
 	if (!pt->sel.bare && pt->c->opt->objects == SF_OBJECTS_PLAIN &&
 	    (v->raw || sf_pv_weights_only(v->root, &v->arena)))
 		return 0;
-	size_t len = pt->objects.len, nstorage = em->storage.n, ninner = em->inner.n;
+	size_t len = em->out->len, nstorage = em->storage.n, ninner = em->inner.n;
 	em->object = object;
 	r = put_object(em, v, err);
 	if (r >= 0) {
@@ -143,10 +144,10 @@ static int embed(void *arg, uint32_t object, struct sf_object_value *v, struct s
 		return r;
 	}
 	sf_fail_ctx(err, r, "object '%.300s'", sf_pt_entry(pt, l)->name);
-	if (pt->sel.bare || (r != -EBADMSG && r != -E2BIG) || sf_buf_check(&pt->objects) < 0)
+	if (pt->sel.bare || (r != -EBADMSG && r != -E2BIG) || sf_buf_check(em->out) < 0)
 		return r;
 	sf_pt_left_out(em->pt, l, err->msg);
-	pt->objects.len = len;
+	em->out->len = len;
 	em->storage.n = nstorage;
 	em->inner.n = ninner;
 	return 0;
@@ -169,32 +170,43 @@ static void compact(struct embed *em)
 	pt->nleaf = n;
 }
 
-int sf_pt_embed(struct sf_pt *pt, struct sf_error *err)
+uint32_t sf_pt_objects(const struct sf_pt *pt, uint32_t *objects)
 {
-	struct embed em = { .pt = pt };
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < pt->nleaf; i++) {
+		const struct sf_pt_leaf *l = &pt->leaf[i];
+		if (!l->object || (!pt->sel.bare && pt->c->opt->objects == SF_OBJECTS_NONE))
+			continue;
+		if (objects)
+			objects[n] = sf_pt_entry(pt, l)->object;
+		n++;
+	}
+	return n;
+}
+
+int sf_pt_embed(struct sf_pt *pt, struct sf_buf *out, struct sf_error *err)
+{
+	struct embed em = { .pt = pt, .out = out };
 	SF_FREE uint32_t *objects = NULL;
 	uint32_t n = 0;
 	int r = 0;
 
-	pt->objects.limit = SF_PT_OBJECTS_MAX;
+	out->limit = SF_PT_OBJECTS_MAX;
 	objects = sf_alloc_array(pt->nleaf, sizeof(*objects));
 	if (!objects)
 		r = sf_fail(err, -ENOMEM, "%" PRIu32 " objects", pt->nleaf);
-	for (uint32_t i = 0; i < pt->nleaf && r >= 0; i++) {
-		struct sf_pt_leaf *l = &pt->leaf[i];
-		if (!l->object)
-			continue;
-		l->ref = DROPPED;
-		if (pt->sel.bare || pt->c->opt->objects != SF_OBJECTS_NONE)
-			objects[n++] = sf_pt_entry(pt, l)->object;
-	}
+	else
+		n = sf_pt_objects(pt, objects);
+	for (uint32_t i = 0; i < pt->nleaf && r >= 0; i++)
+		if (pt->leaf[i].object)
+			pt->leaf[i].ref = DROPPED;
 	if (r >= 0 && n > 0)
-		r = pt->sel.bare ? sf_objects_load(pt->f.reader, objects, n, embed, &em, err)
-		                 : sf_objects_load_whole(pt->f.reader, objects, n, embed, failed,
-		                                         &em, err);
+		r = sf_objects_make(pt->f.reader, objects, n, embed, pt->sel.bare ? NULL : failed,
+		                    &em, out->charge, err);
 	if (r >= 0) {
 		r = advance(&em, pt->nleaf);
-		if (r >= 0 && pt_u64s_push(&em.span, pt->objects.len) < 0)
+		if (r >= 0 && pt_u64s_push(&em.span, out->len) < 0)
 			r = -ENOMEM;
 		if (r < 0)
 			r = sf_fail(err, r, "numbering %zu storages", em.storage.n);

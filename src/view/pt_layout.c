@@ -83,6 +83,14 @@ int sf_pt_payload_parts(const struct sf_pt *pt, uint32_t storage, uint64_t off, 
 	                                                                     : dtype);
 }
 
+static void cut_object(struct cut *c, const struct sf_pt *pt, uint32_t span)
+{
+	uint64_t off, n = cut_take(c, pt->span[span + 1] - pt->span[span], &off);
+	if (n > 0) /* the reader keeps what it needs of it, and no constness */
+		c->r = sf_parts_made(c->parts, (struct sf_made *)&pt->objects, pt->span[span] + off,
+		                     n);
+}
+
 /* Name and place of storage @s's record; the header begins where its vfile record does. */
 struct name {
 	char text[sizeof(PREFIX "data/") + 10];
@@ -167,7 +175,7 @@ static int measure_pickle(struct sf_pt *pt, struct sf_error *err)
 		len += out.len;
 		if (l->object) {
 			uint64_t at = pt->span[l->ref], n = pt->span[l->ref + 1] - at;
-			crc = sf_crc32(crc, pt->objects.at + at, n);
+			crc = sf_crc32(crc, pt->objects_at + at, n);
 			len += n;
 		}
 	}
@@ -301,8 +309,7 @@ int sf_pt_emit(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len, str
 		c.r = sf_buf_check(&out);
 		cut_bytes(&c, out.at, out.len);
 		if (l && l->object)
-			cut_bytes(&c, pt->objects.at + pt->span[l->ref],
-			          pt->span[l->ref + 1] - pt->span[l->ref]);
+			cut_object(&c, pt, l->ref);
 	}
 	sf_buf_release(&out);
 	return c.r < 0 ? sf_fail(err, c.r, ".pt record %" PRIu32 " of %" PRIu32, rec, pt->f.nrec)

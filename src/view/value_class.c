@@ -100,7 +100,7 @@ bool sf_vj_get_bytes(const struct sf_pv *v, struct sf_buf *own, const char **ret
 static int put_bytes(struct sf_vj *j, const struct sf_pv *v)
 {
 	bool array = is(v->call.callable, "builtins", "bytearray");
-	struct sf_buf own = { .limit = SF_VJ_BYTES };
+	struct sf_buf own = { .limit = SF_VJ_BYTES, .charge = j->out->charge };
 	const char *at = "";
 	size_t len = 0;
 

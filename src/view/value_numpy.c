@@ -153,7 +153,8 @@ static const char *scalar_name(const struct dtype *d, char *buf, size_t size)
 /* 0 when it is not of the form (then it is shown as a call). */
 static int put_scalar(struct sf_vj *j, const struct sf_pv *v)
 {
-	SF_CLEANUP(sf_buf_release) struct sf_buf own = { .limit = SF_VJ_BYTES };
+	SF_CLEANUP(sf_buf_release)
+	struct sf_buf own = { .limit = SF_VJ_BYTES, .charge = j->out->charge };
 	const char *at;
 	struct dtype d;
 	char name[32];
@@ -180,7 +181,8 @@ static int put_array(struct sf_vj *j, const struct sf_pv *v)
 {
 	const struct sf_pv *state = v->call.state, *shape = item(state, 1),
 			   *fortran = item(state, 3), *data = item(state, 4);
-	SF_CLEANUP(sf_buf_release) struct sf_buf own = { .limit = SF_VJ_BYTES };
+	SF_CLEANUP(sf_buf_release)
+	struct sf_buf own = { .limit = SF_VJ_BYTES, .charge = j->out->charge };
 	uint64_t n = 1, dim, bytes;
 	const char *at;
 	struct dtype d;

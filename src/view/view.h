@@ -88,7 +88,7 @@ struct sf_hf {
  */
 int sf_hf_new(const struct sf_catalog *c, struct sf_hf **ret, struct sf_error *err);
 void sf_hf_free(struct sf_hf *hf);
-/* A companion: read whole by prepare (larger ones than 64 MiB where they are read). config.json's
+/* A companion: small ones are kept when they are sized, of others what is asked for is read. config.json's
  * dtype follows a cast. */
 int sf_view_hf_companion(const struct sf_hf *hf, struct sf_reader *r, uint32_t i,
                          struct sf_vfile **ret, struct sf_error *err);

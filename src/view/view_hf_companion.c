@@ -12,7 +12,10 @@
 #include "view/hf_config.h"
 #include "view/view.h"
 
-#define IN_MEMORY_MAX (64u << 20) /* bytes; of larger ones what is asked for is read then */
+/* What is kept in memory: small texts, and one that is edited. Of the others what is asked for is
+ * read then, like a shard. */
+#define SMALL_MAX (64u << 10)
+#define EDITED_MAX (4u << 20) /* a larger config.json is as it is */
 
 struct companion {
 	struct sf_vfile f;
@@ -91,7 +94,7 @@ static int prepare(struct sf_vfile *f, struct sf_error *err)
 {
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	struct companion *p = (struct companion *)f;
-	bool in_memory = p->want.size <= IN_MEMORY_MAX;
+	bool in_memory = p->want.size <= (p->dtype != SF_DTYPE_NONE ? EDITED_MAX : SMALL_MAX);
 	int r = open_source(p, &src, err);
 
 	if (r >= 0 && in_memory)

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <inttypes.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -8,6 +9,8 @@
 #include "base/map.h"
 #include "base/mem.h"
 #include "parse/zip_write.h"
+#include "read/item_cache.h"
+#include "view/object.h"
 #include "view/pt.h"
 
 #define CRC_BLOCK (4u << 20)
@@ -21,7 +24,6 @@ static void clear(struct sf_pt *pt)
 	free(pt->span);
 	free(pt->start);
 	free(atomic_load(&pt->crc));
-	sf_buf_release(&pt->objects);
 	pt->leaf = NULL;
 	pt->storage = NULL;
 	pt->inner = NULL;
@@ -37,6 +39,8 @@ static void clear(struct sf_pt *pt)
 static void free_pt(struct sf_vfile *f)
 {
 	struct sf_pt *pt = (struct sf_pt *)f;
+	if (pt->has_objects)
+		sf_made_release(f->reader, &pt->objects);
 	clear(pt);
 	free(pt);
 }
@@ -46,6 +50,8 @@ void sf_pt_left_out(const struct sf_pt *pt, const struct sf_pt_leaf *l, const ch
 	const struct sf_entry *e = sf_pt_entry(pt, l);
 	struct sf_io *io = sf_reader_io(pt->f.reader);
 
+	if (pt->again)
+		return;
 	atomic_fetch_add_explicit(&io->counters.errors, 1, memory_order_relaxed);
 	sf_log_limited(io->failures, io->log, SF_LOG_WARN, sf_hash(e->name, e->len),
 	               "left out of a .pt view: key '%.200s': %s", e->name, why);
@@ -92,15 +98,92 @@ static int read_crcs(struct sf_pt *pt, struct sf_error *err)
 	return 0;
 }
 
+/* ---- the objects' code ---- */
+
+static struct sf_pt *of_objects(struct sf_made *m)
+{
+	return (struct sf_pt *)((char *)m - offsetof(struct sf_pt, objects));
+}
+
+/*
+ * Made when the file is sized, and its storages are numbered with it. Again when it was let go
+ * since: then by a second file of the same selection, which must come to the same places.
+ */
+static int make_objects(struct sf_made *m, struct sf_buf *out, struct sf_error *err)
+{
+	struct sf_pt *pt = of_objects(m);
+	struct sf_pt second = { .c = pt->c, .sel = pt->sel, .again = true };
+	int r;
+
+	if (!pt->span)
+		return sf_pt_embed(pt, out, err);
+	second.f.reader = pt->f.reader;
+	r = sf_pt_tree(&second, err);
+	if (r >= 0)
+		r = sf_pt_embed(&second, out, err);
+	if (r >= 0 && (second.nspan != pt->nspan || second.nstorage != pt->nstorage ||
+	               memcmp(second.span, pt->span, (pt->nspan + 1) * sizeof(*pt->span)) != 0))
+		r = sf_fail(err, -ESTALE, "the objects are others than when the file was sized");
+	clear(&second);
+	return r;
+}
+
+static void ref_objects(struct sf_made *m)
+{
+	sf_vfile_ref(&of_objects(m)->f);
+}
+
+static void unref_objects(struct sf_made *m)
+{
+	sf_vfile_unref(&of_objects(m)->f);
+}
+
+/* @ret_held: to be let go when the file is laid out; NULL when it has no objects. */
+static int embed(struct sf_pt *pt, const struct sf_cached **ret_held, struct sf_error *err)
+{
+	static const struct sf_made_ops ops = { .make = make_objects,
+		                                .ref = ref_objects,
+		                                .unref = unref_objects };
+	uint32_t n = sf_pt_objects(pt, NULL);
+	SF_FREE uint32_t *objects = NULL;
+	struct sf_buf none = { 0 };
+	int r;
+
+	if (!n) {
+		r = sf_pt_embed(pt, &none, err);
+		sf_buf_release(&none);
+		return r;
+	}
+	objects = sf_alloc_array(n, sizeof(*objects));
+	if (!objects)
+		return sf_fail(err, -ENOMEM, "%" PRIu32 " objects", n);
+	sf_pt_objects(pt, objects);
+	/* by another number than in an earlier try: what was made then is of other places */
+	sf_made_init(pt->f.reader, &pt->objects, &ops, "the objects of a .pt file",
+	             sf_objects_guess(pt->f.reader, objects, n));
+	pt->has_objects = true;
+	r = sf_made_hold(pt->f.reader, &pt->objects, ret_held, err);
+	if (r >= 0)
+		pt->objects_at = (*ret_held)->at;
+	return r;
+}
+
 static int make(struct sf_pt *pt, struct sf_error *err)
 {
+	const struct sf_cached *held = NULL;
 	int r = sf_pt_tree(pt, err);
+
 	if (r >= 0)
-		r = sf_pt_embed(pt, err);
+		r = embed(pt, &held, err);
 	if (r >= 0)
 		r = sf_pt_layout(pt, err);
+	pt->objects_at = NULL;
+	if (held)
+		sf_made_let_go(pt->f.reader, held);
 	if (r >= 0 && pt->sel.real_crc)
 		r = read_crcs(pt, err);
+	if (r < 0 && pt->has_objects)
+		sf_made_release(pt->f.reader, &pt->objects);
 	if (r < 0)
 		clear(pt); /* the next try begins anew */
 	return r;
