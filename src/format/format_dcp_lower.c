@@ -470,7 +470,8 @@ static int lower_objects(struct lower *l)
 static int set_path(struct lower *l, uint32_t name, struct sf_path_elem *elem, size_t n)
 {
 	uint32_t tensor = l->m->str.at[name].tensor;
-	const struct dcp_tensor *t = tensor == DCP_NONE ? NULL : &l->m->tensor.at[tensor];
+	/* merged metadata has a number for "seen as bytes", too */
+	const struct dcp_tensor *t = tensor < l->m->tensor.n ? &l->m->tensor.at[tensor] : NULL;
 	size_t len = l->name.len;
 	char digits[12];
 	int r = 0;
