@@ -7,9 +7,15 @@
 #include "cli/complete.h"
 #include "sf_test.h"
 
+struct mount_opt {
+	struct sf_strs words;
+	bool foreground;
+};
 static const struct sf_opt mount_options[] = {
-	{ "options", 'o', SF_OPT_STRS, 0, NULL, "NAME[=VALUE],…", "words" },
-	{ "foreground", 'f', SF_OPT_FLAG, 0, NULL, NULL, "stay" },
+	{ "options", 'o', SF_OPT_STRS, offsetof(struct mount_opt, words), NULL, "NAME[=VALUE],…",
+	  "words" },
+	{ "foreground", 'f', SF_OPT_FLAG, offsetof(struct mount_opt, foreground), NULL, NULL,
+	  "stay" },
 	{ 0 },
 };
 static const struct sf_opt mount_words[] = {
@@ -21,6 +27,7 @@ static const struct sf_cmd mount = { .name = "mount",
 	                             .about = "mount it",
 	                             .options = mount_options,
 	                             .words = mount_words,
+	                             .opt_size = sizeof(struct mount_opt),
 	                             .common = true,
 	                             .view = true },
 			   umount = { .name = "umount", .usage = "[-z] MOUNTPOINT…", .about = "" };
