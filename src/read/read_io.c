@@ -51,17 +51,14 @@ static void request_done(struct sf_io_req *req, int r)
 	sf_op_completed(op, r, &req->err, op->sources.at[item->source].key);
 }
 
-void sf_op_cancel_io(struct sf_op *op)
+/* One that waits its turn for memory goes out of the queue; else that came just now. */
+static void cancel_waits(struct sf_op *op)
 {
 	struct sf_cache_entry *unwanted = NULL;
 	struct sf_error err = SF_ERROR_INIT;
 	bool item, buffers;
 
 	pthread_mutex_lock(&op->m);
-	for (uint32_t i = 0; i < op->nreqs; i++)
-		if (op->reqs[i].src->ops->cancel)
-			op->reqs[i].src->ops->cancel(op->reqs[i].src, &op->reqs[i].io);
-	/* one that waits its turn for memory goes out of the queue; else that came just now */
 	item = op->waits_for_item &&
 	       sf_item_cache_cancel(op->r->items, op->waits_for_item, &unwanted);
 	buffers = op->waits_for_buffers && sf_budget_cancel(op->r->io->budget, &op->buffers);
@@ -77,10 +74,21 @@ void sf_op_cancel_io(struct sf_op *op)
 		sf_op_resume(op);
 }
 
+void sf_op_cancel_io(struct sf_op *op)
+{
+	pthread_mutex_lock(&op->m);
+	for (uint32_t i = 0; i < op->nreqs; i++)
+		if (op->reqs[i].src->ops->cancel)
+			op->reqs[i].src->ops->cancel(op->reqs[i].src, &op->reqs[i].io);
+	pthread_mutex_unlock(&op->m);
+	cancel_waits(op);
+}
+
+/* It may have ended meanwhile, too: then it waits for nothing. */
 void sf_op_cancel_late(struct sf_op *op)
 {
 	if (atomic_load(&op->claimed))
-		sf_op_cancel_io(op);
+		cancel_waits(op);
 }
 
 static void fill(struct sf_op *op, struct sf_op_req *q, const struct sf_range *range)
