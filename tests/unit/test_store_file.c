@@ -78,17 +78,21 @@ END_TEST
 
 START_TEST(a_file_url_is_its_decoded_path)
 {
+	static const char *const begins[] = { "file://", "FILE://", "file://localhost",
+		                              "file://LocalHost" };
 	char url[300];
 	struct sf_store *s;
 
 	begin();
 	ck_assert_int_eq(mkdir(in_dir("a b%c"), 0700), 0);
 	put("a b%c/x", "1");
-	snprintf(url, sizeof(url), "file://%s/a%%20b%%25c", dir);
-	ck_assert_int_eq(sf_store_open(&io, url, &s, NULL), 0);
-	ck_assert_int_eq(sf_store_exists(s, "x", NULL), 1);
-	ck_assert_int_eq(sf_store_exists(s, "y", NULL), 0);
-	sf_store_free(s);
+	for (size_t i = 0; i < SF_ARRAY_LEN(begins); i++) {
+		snprintf(url, sizeof(url), "%s%s/a%%20b%%25c", begins[i], dir);
+		ck_assert_int_eq(sf_store_open(&io, url, &s, NULL), 0);
+		ck_assert_int_eq(sf_store_exists(s, "x", NULL), 1);
+		ck_assert_int_eq(sf_store_exists(s, "y", NULL), 0);
+		sf_store_free(s);
+	}
 	end();
 }
 END_TEST
