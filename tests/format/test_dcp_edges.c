@@ -461,6 +461,18 @@ START_TEST(lengths_and_numbers_that_lead_nowhere_are_refused)
 		B("\x80\x04}\x94\x8e\xff\xff\xff\xff\xff\xff\xff\x7f.", "end", -EBADMSG),
 		B("\x80\x04}\x94\x8d\xf4\xff\xff\xff\xff\xff\xff\xff.", "limit", -E2BIG),
 		B("\x80\x04}\224B\xff\xff\xff\xff.", "end", -EBADMSG),
+		/* values that are not on the stack, or below the mark */
+		B("\x80\x04\x85.", "stack", -EBADMSG),
+		B("\x80\x04K\x01\x86.", "stack", -EBADMSG),
+		B("\x80\x04K\x01K\x02\x87.", "stack", -EBADMSG),
+		B("\x80\x04K\x01K\x02(\x85.", "stack", -EBADMSG),
+		B("\x80\x04K\x01(K\x02\x87.", "stack", -EBADMSG),
+		B("\x80\x04K\x01R.", "stack", -EBADMSG),
+		B("\x80\x04}K\x01s.", "stack", -EBADMSG),
+		B("\x80\x04]a.", "stack", -EBADMSG),
+		B("\x80\x04}b.", "stack", -EBADMSG),
+		B("\x80\x04)\x81.", "stack", -EBADMSG),
+		B("\x80\x04.", "STOP", -EBADMSG),
 	};
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++) {

@@ -146,6 +146,17 @@ START_TEST(a_format_may_name_groups_itself)
 }
 END_TEST
 
+/* One with the whole names of its keys is none without a name. */
+START_TEST(a_named_group_that_strips_nothing_may_be_the_model)
+{
+	const char *const first[] = { "T a", "T w", NULL }, *const last[] = { "T w", "T a", NULL };
+	struct sf_ckpt_builder *b = build(_i ? last : first);
+
+	ck_assert_int_eq(sf_ckpt_builder_group(b, "a", 1, "net", SF_ROLE_MODEL, 0, &err), 0);
+	check_groups(b, _i ? ":-:0:1:0:4 net:M:0:1:0:4" : "net:M:0:1:0:4 :-:0:1:0:4");
+}
+END_TEST
+
 START_TEST(a_hundred_thousand_groups_are_told_apart)
 {
 	struct sf_ckpt_builder *b;
@@ -178,6 +189,7 @@ int main(void)
 	tcase_set_timeout(tc, 30);
 	tcase_add_loop_test(tc, paths_give_the_groups_of_the_design, 0, SF_ARRAY_LEN(cases));
 	tcase_add_test(tc, a_format_may_name_groups_itself);
+	tcase_add_loop_test(tc, a_named_group_that_strips_nothing_may_be_the_model, 0, 2);
 	tcase_add_test(tc, a_hundred_thousand_groups_are_told_apart);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
