@@ -442,6 +442,40 @@ START_TEST(an_object_that_is_a_tensor_stands_under_its_key)
 }
 END_TEST
 
+/* The class wraps two tensors, one of them in a wrapper of its own: as torch pickles subclasses. */
+START_TEST(tensors_that_a_subclass_is_made_of_stand_below_its_key)
+{
+	struct world w;
+	struct read_back rb;
+	struct sf_buf b = { 0 };
+	const char *begin =
+		"ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_wrapper_"
+		"subclass\ncmy\nSub\n(cmy\nSub\nctorch\nfloat32\nK\x02\x85t}(";
+
+	world_init(&w);
+	sf_buf_str(&b, "\x80\x02");
+	sf_buf_str(&b, begin);
+	put_str(&b, "data");
+	put_tensor(&b, &ONE);
+	put_str(&b, "deep");
+	sf_buf_str(&b, begin);
+	put_str(&b, "scale");
+	put_tensor(&b, &ONE);
+	sf_buf_str(&b, "utR"
+	               "utR.");
+	add_object(&w, "g/o", &b);
+	world_open(&w);
+	struct sf_vfile *f = make(&w, (struct sf_selection){ .strip = 1 });
+	read_back(f, &rb);
+	check(&rb, "o.data", TWO_FLOATS, 8);
+	check(&rb, "o.deep.scale", TWO_FLOATS, 8);
+	check_skipped(&rb, "g.o", "not a tensor");
+	release(&rb);
+	sf_vfile_unref(f);
+	world_close(&w);
+}
+END_TEST
+
 START_TEST(what_a_file_cannot_hold_is_skipped_with_the_reason)
 {
 	static const struct {
@@ -604,6 +638,7 @@ int main(void)
 	tcase_add_test(t, no_object_is_read_for_hf_names_or_with_objects_none);
 	tcase_add_test(t, a_key_keeps_its_name_against_a_tensor_in_an_object);
 	tcase_add_test(t, an_object_that_is_a_tensor_stands_under_its_key);
+	tcase_add_test(t, tensors_that_a_subclass_is_made_of_stand_below_its_key);
 	tcase_add_test(t, what_a_file_cannot_hold_is_skipped_with_the_reason);
 	tcase_add_test(t, an_object_that_cannot_be_read_is_left_out_and_counted);
 	tcase_add_test(t, values_that_grow_without_end_are_left_out_in_time);

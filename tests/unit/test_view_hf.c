@@ -1,8 +1,11 @@
 #include "config.h"
 
+#include <errno.h>
 #include <fcntl.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include "base/json.h"
@@ -12,6 +15,29 @@
 #include "view_world.h"
 
 static const uint64_t two[2] = { 2, 3 };
+
+/* Reads of files fail (--wrap in tests/local.mk). */
+static atomic_bool disk_fails;
+
+ssize_t __real_preadv(int fd, const struct iovec *iov, int niov, off_t off);
+ssize_t __real_preadv2(int fd, const struct iovec *iov, int niov, off_t off, int flags);
+ssize_t __wrap_preadv(int fd, const struct iovec *iov, int niov, off_t off);
+ssize_t __wrap_preadv2(int fd, const struct iovec *iov, int niov, off_t off, int flags);
+
+ssize_t __wrap_preadv(int fd, const struct iovec *iov, int niov, off_t off)
+{
+	if (!atomic_load(&disk_fails))
+		return __real_preadv(fd, iov, niov, off);
+	errno = EIO;
+	return -1;
+}
+ssize_t __wrap_preadv2(int fd, const struct iovec *iov, int niov, off_t off, int flags)
+{
+	if (!atomic_load(&disk_fails))
+		return __real_preadv2(fd, iov, niov, off, flags);
+	errno = EIO;
+	return -1;
+}
 
 static struct sf_hf *hf_of(struct vw *w)
 {
@@ -455,6 +481,37 @@ START_TEST(a_companion_that_changed_is_stale)
 }
 END_TEST
 
+/* _i: another dtype is put into it. */
+START_TEST(a_companion_that_cannot_be_read_is_an_error)
+{
+	char dir[] = "/tmp/sf-hf-XXXXXX", path[512];
+	struct sf_error why = SF_ERROR_INIT;
+	struct sf_vfile *f;
+	struct sf_hf *hf;
+	struct vw w;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	put_file(dir, "config.json", "{\"torch_dtype\": \"float32\"}");
+	vw_init(&w);
+	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
+	w.opt.hf_files_found = dir;
+	w.opt.dtype = _i ? SF_BFLOAT16 : SF_DTYPE_NONE;
+	hf = hf_of(&w);
+	vw_ok(sf_view_hf_companion(hf, w.reader, 0, &f, &err));
+	atomic_store(&disk_fails, true);
+	ck_assert_int_eq(sf_vfile_prepare(f, &why), -EIO);
+	ck_assert_ptr_nonnull(strstr(why.msg, "config.json"));
+	atomic_store(&disk_fails, false);
+	ck_assert_int_eq(sf_vfile_prepare(f, &why), 0);
+	sf_vfile_unref(f);
+	sf_hf_free(hf);
+	snprintf(path, sizeof(path), "%s/config.json", dir);
+	unlink(path);
+	rmdir(dir);
+	vw_close(&w);
+}
+END_TEST
+
 START_TEST(config_is_looked_for_near_the_checkpoint)
 {
 	char dir[] = "/tmp/sf-hf-XXXXXX", step[512], sub[512], url[600], *found = NULL;
@@ -508,6 +565,7 @@ int main(void)
 	tcase_add_test(t, companions_are_plain_files_of_known_names);
 	tcase_add_test(t, a_large_companion_is_read_where_it_lies);
 	tcase_add_test(t, a_companion_that_changed_is_stale);
+	tcase_add_loop_test(t, a_companion_that_cannot_be_read_is_an_error, 0, 2);
 	tcase_add_test(t, config_is_looked_for_near_the_checkpoint);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);

@@ -217,6 +217,7 @@ START_TEST(the_readme_names_what_is_there)
 	ck_assert_ptr_nonnull(
 		strstr((char *)text, "astype(\"<u4\") << 16")); /* there is a bfloat16 */
 	ck_assert_ptr_nonnull(strstr((char *)text, "cp -r"));
+	ck_assert_ptr_null(strstr((char *)text, "is not known"));
 	ck_assert_ptr_nonnull(strstr((char *)text, "ls MNT/state/model/a/\n"));
 	ck_assert_ptr_nonnull(strstr((char *)text, "no config.json: add -o hf_files=DIR"));
 	ck_assert_ptr_nonnull(strstr((char *)text, "it is odd"));
