@@ -15,12 +15,16 @@ parse: base store
 ckpt: base store parse
 format: base store parse ckpt
 read: base store parse ckpt
-view: base store parse ckpt format read
-save: base store parse ckpt format read
-tool: base store parse ckpt format read view save
-cli: base store parse ckpt format read view save tool
-mpi: base store parse ckpt format read view save tool
-fuse: base store parse ckpt format read view save tool cli
+catalog: base store parse ckpt
+value: base store parse ckpt format read catalog
+view: base store parse ckpt format read catalog value
+tree: base store parse ckpt format read catalog value view
+save: base store parse
+lib: base store parse ckpt format read catalog value view tree
+tool: base store parse ckpt format read catalog value view tree lib save
+cli: base store parse ckpt format read catalog value view tree lib save tool
+mpi: base save
+fuse: base store parse ckpt format read catalog value view tree lib save tool cli
 '
 # An extended regular expression of a header's name in <>, and the files that may include it.
 homes='

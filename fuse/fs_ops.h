@@ -6,7 +6,7 @@
 #include <fuse_lowlevel.h>
 #include <pthread.h>
 #include "fuse/open_table.h"
-#include "tool/session.h"
+#include "lib/session.h"
 
 /* Requests of 1 MiB; the same number as a mount option, which libfuse compares. */
 #define SF_FS_MAX_READ 1048576

@@ -10,11 +10,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "catalog/view_wanted.h"
 #include "fuse/auto_unmount.h"
 #include "fuse/mount.h"
 #include "fuse/mount_options.h"
 #include "fuse/mountpoint.h"
-#include "view/view_wanted.h"
 
 /* How the daemon tells its parent: one byte when the mount answers; the pipe's end without it means
  * failure. */

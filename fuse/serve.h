@@ -4,7 +4,7 @@
 
 #include <stdbool.h>
 #include <sys/types.h>
-#include "tool/session.h"
+#include "lib/session.h"
 
 struct sf_serve_options {
 	const char *mountpoint;   /* absolute, prepared */

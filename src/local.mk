@@ -77,27 +77,27 @@ SF_SOURCES_CKPT = \
 	%D%/ckpt/ckpt_order.c
 
 SF_SOURCES_FORMAT = \
+	%D%/format/dcp/dcp_composite.c \
+	%D%/format/dcp/dcp_join.c \
+	%D%/format/dcp/dcp_lightning.c \
+	%D%/format/dcp/dcp_lower.c \
+	%D%/format/dcp/dcp_merge.c \
+	%D%/format/dcp/dcp_meta.c \
+	%D%/format/dcp/dcp_scan.c \
+	%D%/format/dcp/dcp_scan_build.c \
+	%D%/format/dcp/dcp_scan_chunks.c \
+	%D%/format/dcp/dcp_scan_class.c \
+	%D%/format/dcp/dcp_scan_items.c \
+	%D%/format/dcp/dcp_scan_memo.c \
+	%D%/format/dcp/dcp_subclass.c \
+	%D%/format/dcp/dcp_values.c \
+	%D%/format/dcp/format_dcp.c \
 	%D%/format/format.c \
-	%D%/format/format_dcp.c \
-	%D%/format/format_dcp_composite.c \
-	%D%/format/format_dcp_hf.c \
-	%D%/format/format_dcp_hf_head.c \
 	%D%/format/format_unread.c \
 	%D%/format/run_dir.c \
-	%D%/format/torch_file.c \
-	%D%/format/format_dcp_join.c \
-	%D%/format/format_dcp_lightning.c \
-	%D%/format/format_dcp_lower.c \
-	%D%/format/format_dcp_merge.c \
-	%D%/format/format_dcp_meta.c \
-	%D%/format/format_dcp_scan.c \
-	%D%/format/format_dcp_scan_build.c \
-	%D%/format/format_dcp_scan_memo.c \
-	%D%/format/format_dcp_scan_chunks.c \
-	%D%/format/format_dcp_scan_class.c \
-	%D%/format/format_dcp_scan_items.c \
-	%D%/format/format_dcp_subclass.c \
-	%D%/format/format_dcp_values.c
+	%D%/format/safetensors/format_safetensors.c \
+	%D%/format/safetensors/safetensors_head.c \
+	%D%/format/torch_file.c
 
 SF_SOURCES_READ = \
 	%D%/read/coalesce.c \
@@ -121,71 +121,79 @@ SF_SOURCES_READ = \
 	%D%/read/read_wave.c \
 	%D%/read/reader.c
 
+SF_SOURCES_CATALOG = \
+	%D%/catalog/catalog.c \
+	%D%/catalog/catalog_group.c \
+	%D%/catalog/catalog_map.c \
+	%D%/catalog/entry_name.c \
+	%D%/catalog/key_index.c \
+	%D%/catalog/key_match.c \
+	%D%/catalog/key_near.c \
+	%D%/catalog/view_options.c
+
+SF_SOURCES_VALUE = \
+	%D%/value/object.c \
+	%D%/value/value_class.c \
+	%D%/value/value_json.c \
+	%D%/value/value_numpy.c
+
 SF_SOURCES_VIEW = \
 	%D%/view/advice.c \
-	%D%/view/catalog.c \
-	%D%/view/catalog_group.c \
-	%D%/view/catalog_map.c \
 	%D%/view/ckpt_json.c \
-	%D%/view/counters.c \
 	%D%/view/damage.c \
 	%D%/view/entry_json.c \
-	%D%/view/entry_name.c \
 	%D%/view/facts.c \
-	%D%/view/hf_companions.c \
-	%D%/view/hf_config.c \
-	%D%/view/hf_names.c \
-	%D%/view/key_match.c \
-	%D%/view/key_index.c \
-	%D%/view/key_near.c \
-	%D%/view/object.c \
-	%D%/view/pt_embed.c \
-	%D%/view/pt_layout.c \
-	%D%/view/pt_pickle.c \
-	%D%/view/pt_tree.c \
-	%D%/view/st_embed.c \
-	%D%/view/st_skipped.c \
-	%D%/view/tree.c \
-	%D%/view/tree_attr.c \
-	%D%/view/tree_cache.c \
-	%D%/view/tree_file.c \
-	%D%/view/tree_flat.c \
-	%D%/view/tree_hf.c \
-	%D%/view/tree_links.c \
-	%D%/view/tree_live.c \
-	%D%/view/tree_root.c \
-	%D%/view/tree_shards.c \
-	%D%/view/tree_state.c \
-	%D%/view/tree_xattr.c \
-	%D%/view/value_class.c \
-	%D%/view/value_json.c \
-	%D%/view/value_numpy.c \
+	%D%/view/hf/hf_companions.c \
+	%D%/view/hf/hf_config.c \
+	%D%/view/hf/hf_names.c \
+	%D%/view/hf/view_hf.c \
+	%D%/view/hf/view_hf_companion.c \
+	%D%/view/pt/pt_embed.c \
+	%D%/view/pt/pt_layout.c \
+	%D%/view/pt/pt_pickle.c \
+	%D%/view/pt/pt_tree.c \
+	%D%/view/pt/view_pt.c \
+	%D%/view/st/st_embed.c \
+	%D%/view/st/st_skipped.c \
+	%D%/view/st/view_safetensors.c \
 	%D%/view/vfile.c \
-	%D%/view/view_hf.c \
-	%D%/view/view_hf_companion.c \
 	%D%/view/view_json.c \
 	%D%/view/view_npy.c \
-	%D%/view/view_options.c \
-	%D%/view/view_pt.c \
 	%D%/view/view_raw.c \
-	%D%/view/view_readme.c \
-	%D%/view/view_safetensors.c
+	%D%/view/view_readme.c
+
+SF_SOURCES_TREE = \
+	%D%/tree/counters.c \
+	%D%/tree/tree.c \
+	%D%/tree/tree_attr.c \
+	%D%/tree/tree_cache.c \
+	%D%/tree/tree_file.c \
+	%D%/tree/tree_flat.c \
+	%D%/tree/tree_hf.c \
+	%D%/tree/tree_links.c \
+	%D%/tree/tree_live.c \
+	%D%/tree/tree_root.c \
+	%D%/tree/tree_shards.c \
+	%D%/tree/tree_state.c \
+	%D%/tree/tree_xattr.c
 
 SF_SOURCES_SAVE =
 
+SF_SOURCES_LIB = \
+	%D%/lib/library.c \
+	%D%/lib/session.c
+
 SF_SOURCES_TOOL = \
 	%D%/tool/ask.c \
-	%D%/tool/common.c \
 	%D%/tool/claims.c \
+	%D%/tool/common.c \
 	%D%/tool/copy_out.c \
 	%D%/tool/disk_room.c \
 	%D%/tool/interrupt.c \
-	%D%/tool/library.c \
 	%D%/tool/map_file.c \
 	%D%/tool/new_file.c \
 	%D%/tool/options.c \
 	%D%/tool/progress.c \
-	%D%/tool/session.c \
 	%D%/tool/write_check.c \
 	%D%/tool/write_file.c \
 	%D%/tool/write_parts.c
@@ -222,8 +230,8 @@ SF_SOURCES_CLI = \
 
 noinst_LTLIBRARIES += libsf.la
 libsf_la_SOURCES = $(SF_SOURCES_BASE) $(SF_SOURCES_STORE) $(SF_SOURCES_PARSE) $(SF_SOURCES_CKPT) \
-	$(SF_SOURCES_FORMAT) $(SF_SOURCES_READ) $(SF_SOURCES_VIEW) $(SF_SOURCES_SAVE) $(SF_SOURCES_TOOL) \
-	$(SF_SOURCES_CLI)
+	$(SF_SOURCES_FORMAT) $(SF_SOURCES_READ) $(SF_SOURCES_CATALOG) $(SF_SOURCES_VALUE) $(SF_SOURCES_VIEW) \
+	$(SF_SOURCES_TREE) $(SF_SOURCES_SAVE) $(SF_SOURCES_LIB) $(SF_SOURCES_TOOL) $(SF_SOURCES_CLI)
 libsf_la_LIBADD = $(SF_LIBS)
 
 # The library is libsf cut down to what its exported functions (SF_API) reach.

@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "tool/session.h"
+#include "lib/session.h"
 
 static double now(void)
 {

@@ -9,10 +9,10 @@
 #include "base/near.h"
 #include "base/path.h"
 #include "base/quote.h"
+#include "catalog/view_wanted.h"
 #include "cli/cli.h"
 #include "cli/complete.h"
 #include "tool/progress.h"
-#include "view/view_wanted.h"
 
 static const struct sf_cmd *const verbs[] = {
 	&sf_cmd_info, &sf_cmd_keys,   &sf_cmd_ls,     &sf_cmd_cat,

@@ -10,8 +10,8 @@
 #include "cli/terminal.h"
 #include "cli/text.h"
 #include "view/entry_json.h"
-#include "view/hf_names.h" /* sf_natural_compare */
-#include "view/key_near.h"
+#include "view/hf/hf_names.h" /* sf_natural_compare */
+#include "catalog/key_near.h"
 
 enum {
 	WINDOW = 1024,   /* keys whose objects are fetched together */

@@ -12,7 +12,7 @@
 #include "cli/cli.h"
 #include "cli/terminal.h"
 #include "cli/text.h"
-#include "view/hf_names.h" /* sf_natural_compare */
+#include "view/hf/hf_names.h" /* sf_natural_compare */
 
 struct ls_options {
 	bool detail, recursive, one, human, all, json;

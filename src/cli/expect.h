@@ -3,7 +3,7 @@
 #ifndef SF_CLI_EXPECT_H
 #define SF_CLI_EXPECT_H
 
-#include "tool/session.h"
+#include "lib/session.h"
 
 /*
  * Source: NVIDIA/Megatron-LM megatron/core/dist_checkpointing/validation.py, StrictHandling (0.19).

@@ -2,9 +2,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
+#include "catalog/key_index.h"
+#include "catalog/key_near.h"
 #include "cli/get_choice.h"
-#include "view/key_index.h"
-#include "view/key_near.h"
 
 static int push(struct sf_get_choice *ch, struct sf_chosen one)
 {

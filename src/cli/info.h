@@ -3,7 +3,7 @@
 #define SF_CLI_INFO_H
 
 #include "base/buf.h"
-#include "tool/session.h"
+#include "lib/session.h"
 
 /* Both write to stdout; names are escaped, they stand in lines and tables. Errors: what reading
  * says, -ENOMEM. */

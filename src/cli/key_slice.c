@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "catalog/key_near.h"
 #include "cli/key_slice.h"
-#include "view/key_near.h"
 
 /* A whole number at *@s, if there is one: 1, 0, or -ERANGE past 2^63. */
 static int number(const char **s, int64_t *ret)

@@ -4,7 +4,7 @@
 #define SF_CLI_KEY_SLICE_H
 
 #include "base/error.h"
-#include "view/catalog.h"
+#include "catalog/catalog.h"
 
 enum sf_slice_kind { SF_SLICE_INDEX, SF_SLICE_RANGE, SF_SLICE_ELLIPSIS };
 struct sf_slice_item {

@@ -10,7 +10,7 @@
 #include "base/utf8.h"
 #include "cli/object_line.h"
 #include "cli/text.h"
-#include "view/object.h"
+#include "value/object.h"
 
 enum { KEPT = 512, LARGE = 1 << 20 }; /* bytes of a value's text; of an item */
 

@@ -3,7 +3,7 @@
 #define SF_CLI_OBJECT_LINE_H
 
 #include <stdio.h>
-#include "tool/session.h"
+#include "lib/session.h"
 
 struct sf_object_lines {
 	struct sf_buf text; /* the values, a NUL behind each */

@@ -4,7 +4,7 @@
 
 #include <stdio.h>
 #include "base/buf.h"
-#include "tool/session.h"
+#include "lib/session.h"
 
 /* To a terminal control characters are escaped; into a pipe names go as they are. */
 void sf_put_name(FILE *f, const char *s, size_t len);

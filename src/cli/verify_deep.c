@@ -8,7 +8,7 @@
 #include "cli/verify_deep.h"
 #include "parse/zip_read.h"
 #include "parse/zip_write.h"
-#include "view/object.h"
+#include "value/object.h"
 
 enum { SLICE = 4 << 20, DIR_MAX = 64 << 20 }; /* bytes */
 

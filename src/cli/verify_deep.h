@@ -2,8 +2,8 @@
 #ifndef SF_CLI_VERIFY_DEEP_H
 #define SF_CLI_VERIFY_DEEP_H
 
+#include "lib/session.h"
 #include "tool/progress.h"
-#include "tool/session.h"
 
 struct sf_deep {
 	struct sf_session *s;

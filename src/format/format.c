@@ -8,8 +8,8 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/vec.h"
+#include "format/dcp/format_dcp.h"
 #include "format/format.h"
-#include "format/format_dcp.h"
 #include "format/format_unread.h"
 #include "format/run_dir.h"
 

@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "format/format_dcp_lower.h"
+#include "format/dcp/dcp_lower.h"
 #include "format/format_unread.h"
 #include "format/torch_file.h"
 #include "store/source.h"

@@ -2,7 +2,7 @@
 #ifndef SF_TOOL_CLAIMS_H
 #define SF_TOOL_CLAIMS_H
 
-#include "tool/session.h"
+#include "lib/session.h"
 
 /*
  * sf_claims_check - the tensors of these catalog entries: none is known to be damaged, and none

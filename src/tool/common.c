@@ -11,10 +11,10 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "lib/session.h"
 #include "store/guard.h"
 #include "tool/map_file.h"
 #include "tool/progress.h"
-#include "tool/session.h"
 
 #define FILES_WANTED 65536
 #define AT(field) offsetof(struct sf_common, field)

@@ -2,7 +2,7 @@
 #ifndef SF_TOOL_COPY_OUT_H
 #define SF_TOOL_COPY_OUT_H
 
-#include "tool/session.h"
+#include "lib/session.h"
 
 /* @file is prepared. Works on pipes. */
 int sf_copy_out(struct sf_session *s, struct sf_vfile *file, int fd, struct sf_error *err);

@@ -3,7 +3,7 @@
 #define SF_TOOL_MAP_FILE_H
 
 #include "base/error.h"
-#include "view/view_options.h"
+#include "catalog/view_options.h"
 
 /* Appends; rules and their names are malloc'ed. -EINVAL with the file and the line; also a name
  * with a NUL: '*' matches a component that has one. */

@@ -7,8 +7,8 @@
 #include "base/columns.h"
 #include "base/mem.h"
 #include "base/near.h"
+#include "catalog/view_options.h"
 #include "tool/options.h"
-#include "view/view_options.h"
 
 static bool same_name(const char *a, size_t a_len, const char *b)
 {

@@ -2,8 +2,8 @@
 #ifndef SF_TOOL_WRITE_FILE_H
 #define SF_TOOL_WRITE_FILE_H
 
+#include "lib/session.h"
 #include "tool/progress.h"
-#include "tool/session.h"
 
 /* One file to write. */
 struct sf_out_file {

@@ -2,8 +2,8 @@
 #ifndef SF_TOOL_WRITE_PARTS_H
 #define SF_TOOL_WRITE_PARTS_H
 
+#include "lib/session.h"
 #include "tool/progress.h"
-#include "tool/session.h"
 
 /*
  * sf_write_parts - all of @file, which is prepared, to @fd, a regular file that is still empty.

@@ -8,12 +8,12 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/quote.h"
+#include "catalog/entry_name.h"
+#include "catalog/view_wanted.h"
 #include "parse/pickle_write.h"
+#include "value/object.h"
 #include "view/advice.h"
-#include "view/entry_name.h"
-#include "view/object.h"
 #include "view/view.h"
-#include "view/view_wanted.h"
 
 struct look {
 	struct sf_advice *a;

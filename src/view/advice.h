@@ -4,8 +4,8 @@
 #define SF_VIEW_ADVICE_H
 
 #include "base/buf.h"
+#include "catalog/catalog.h"
 #include "read/reader.h"
-#include "view/catalog.h"
 
 /* What torch.load(weights_only=True) refuses in the .pt files, a group's first each. */
 struct sf_advice {

@@ -4,7 +4,7 @@
 #define SF_VIEW_DAMAGE_H
 
 #include "base/buf.h"
-#include "view/catalog.h"
+#include "catalog/catalog.h"
 
 #define SF_DAMAGE_GROUPS 64 /* bits of groups; the last stands for all behind it too */
 

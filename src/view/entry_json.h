@@ -3,7 +3,7 @@
 #define SF_VIEW_ENTRY_JSON_H
 
 #include "base/buf.h"
-#include "view/catalog.h"
+#include "catalog/catalog.h"
 
 /* {"key", "stored_name", "dtype", "shape", "bytes", "group", "shards": […]}; an object has
  * "object": true and its one shard. No newline. */

@@ -3,7 +3,7 @@
 #ifndef SF_VIEW_FACTS_H
 #define SF_VIEW_FACTS_H
 
-#include "view/catalog.h"
+#include "catalog/catalog.h"
 
 #define SF_FACTS_LARGEST 5
 #define SF_FACTS_LAYERS 3

@@ -2,7 +2,7 @@
 #ifndef SF_VIEW_VIEW_H
 #define SF_VIEW_VIEW_H
 
-#include "view/catalog.h"
+#include "catalog/catalog.h"
 #include "view/vfile.h"
 
 /* Which entries a file holds, and under which names. */

@@ -6,10 +6,10 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/quote.h"
+#include "catalog/view_wanted.h"
 #include "view/advice.h"
 #include "view/damage.h"
 #include "view/view.h"
-#include "view/view_wanted.h"
 
 #define INDENT "    "
 #define DAMAGE_SHOWN 10

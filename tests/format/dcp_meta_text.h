@@ -6,7 +6,7 @@
 
 #include "base/buf.h"
 #include "base/path.h"
-#include "format/format_dcp_meta.h"
+#include "format/dcp/dcp_meta.h"
 
 static inline void dcp_text_item(const struct dcp_meta *m, const struct dcp_item *item,
                                  struct sf_buf *out)

@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "format/format_dcp_subclass.h"
+#include "format/dcp/dcp_subclass.h"
 #include "tests/lib/load.h"
 
 /* Tensor items that hold no dense tensor are objects; what metadata says of them is kept. */

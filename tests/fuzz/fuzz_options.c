@@ -10,11 +10,11 @@
 #include "ckpt/ckpt_builder.h"
 #include "cli/key_slice.h"
 #include "fuse/mount_options.h"
+#include "lib/session.h"
 #include "store/source.h"
 #include "tests/fuzz/fz_files.h"
 #include "tests/fuzz/fz_mutate.h"
 #include "tests/fuzz/whole_visit.h"
-#include "tool/session.h"
 
 #define WORDS 64
 #define KEYS 48

@@ -7,11 +7,11 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "format/format.h"
+#include "lib/session.h"
 #include "store/source.h"
 #include "tests/fuzz/fz_files.h"
 #include "tests/fuzz/fz_malloc.h"
 #include "tests/fuzz/whole_visit.h"
-#include "tool/session.h"
 
 #define MEMORY (UINT64_C(64) << 20) /* at most, whatever memory= says */
 

@@ -6,7 +6,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include "view/tree.h"
+#include "tree/tree.h"
 
 /* What came of one path: the code, and a hash of what was read. Two visits of the same bytes are
  * compared by these. */

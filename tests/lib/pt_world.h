@@ -14,8 +14,8 @@
 #include "parse/zip_write.h"
 #include "read/reader.h"
 #include "sf_test.h"
+#include "catalog/catalog.h"
 #include "store/source.h"
-#include "view/catalog.h"
 #include "view/view.h"
 
 #ifndef WORLD_KEYS

@@ -19,11 +19,11 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/mem.h"
-#include "tests/lib/sf_test.h"
 #include "fuse/mountpoint.h"
 #include "fuse/serve.h"
+#include "lib/session.h"
 #include "store/source.h"
-#include "tool/session.h"
+#include "tests/lib/sf_test.h"
 
 /* In memory shared with the serving process: the test turns the delay on when everything is mounted
  * and known. */

@@ -10,8 +10,8 @@
 #include "ckpt/ckpt_builder.h"
 #include "read/reader.h"
 #include "sf_test.h"
+#include "catalog/catalog.h"
 #include "store/source.h"
-#include "view/catalog.h"
 #include "view/view.h"
 
 #define VW_FILES 64

@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "view/entry_name.h"
+#include "catalog/entry_name.h"
 #include "view_world.h"
 
 static const uint64_t two[2] = { 2, 2 };

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "sf_test.h"
-#include "view/catalog_map.h"
+#include "catalog/catalog_map.h"
 
 /* The shown name of @name, or NULL; the caller frees it. */
 static char *shown(struct sf_key_map *m, const char *name)

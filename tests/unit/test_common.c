@@ -3,8 +3,8 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "lib/session.h"
 #include "tests/lib/sf_test.h"
-#include "tool/session.h"
 
 static int read_config(struct sf_common *o, const char *path, struct sf_error *err)
 {

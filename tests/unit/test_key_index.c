@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "view/key_index.h"
+#include "catalog/key_index.h"
 #include "view_world.h"
 
 /* Property: the index takes what sf_key_match takes of all names one by one, in stored order. */

@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "sf_test.h"
-#include "view/catalog.h"
+#include "catalog/catalog.h"
 
 static bool match(const char *pattern, const char *name)
 {

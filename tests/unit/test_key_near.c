@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "view/key_near.h"
+#include "catalog/key_near.h"
 #include "view_world.h"
 
 static const uint64_t two[1] = { 2 };

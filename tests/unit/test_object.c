@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "pt_world.h"
-#include "view/object.h"
+#include "value/object.h"
 
 #define PKL(s) s, sizeof(s) - 1
 

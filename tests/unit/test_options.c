@@ -1,9 +1,9 @@
 #include "config.h"
 #include <string.h>
 #include "base/mem.h"
+#include "lib/session.h"
 #include "tests/lib/sf_test.h"
 #include "tool/options.h"
-#include "tool/session.h"
 
 struct own {
 	bool flag, other;

@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/path.h"
-#include "view/tree.h"
+#include "tree/tree.h"
 #include "view_world.h"
 
 static const uint64_t two[2] = { 2, 2 };

@@ -5,8 +5,8 @@
 #include <string.h>
 
 #include "pt_world.h"
-#include "view/tree.h"
-#include "view/tree_priv.h"
+#include "tree/tree.h"
+#include "tree/tree_priv.h"
 
 /* What is kept of files that nobody holds. */
 enum { KEYS = 300, KEPT = 64 };

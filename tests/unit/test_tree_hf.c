@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "view/tree_priv.h"
+#include "tree/tree_priv.h"
 #include "view_world.h"
 
 /* Names in hf/ are found by their hash: a directory of 10^5 files is looked up 10^5 times. */

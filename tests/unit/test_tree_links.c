@@ -2,7 +2,7 @@
 
 #include <string.h>
 
-#include "view/tree.h"
+#include "tree/tree.h"
 #include "view_world.h"
 
 /* Every path of a tree to a file, and the bytes of those that hold many tensors. */

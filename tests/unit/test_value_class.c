@@ -4,8 +4,8 @@
 
 #include "base/mem.h"
 #include "sf_test.h"
-#include "view/object.h"
-#include "view/value_json.h"
+#include "value/object.h"
+#include "value/value_json.h"
 
 #define BYTES(s) s, sizeof(s) - 1
 #define META "ctorch._utils\n_rebuild_meta_tensor_no_storage\n"

@@ -6,8 +6,8 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "sf_test.h"
-#include "view/object.h"
-#include "view/value_json.h"
+#include "value/object.h"
+#include "value/value_json.h"
 
 #define BYTES(s) s, sizeof(s) - 1
 

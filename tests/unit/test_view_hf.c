@@ -9,9 +9,9 @@
 #include <unistd.h>
 
 #include "base/json.h"
-#include "view/hf_companions.h"
-#include "view/hf_config.h"
-#include "view/hf_names.h"
+#include "view/hf/hf_companions.h"
+#include "view/hf/hf_config.h"
+#include "view/hf/hf_names.h"
 #include "view_world.h"
 
 static const uint64_t two[2] = { 2, 3 };

@@ -1,0 +1,53 @@
+/* What a user may ask of the views: mount's -o and export's options. */
+#ifndef SF_CATALOG_VIEW_OPTIONS_H
+#define SF_CATALOG_VIEW_OPTIONS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "parse/dtype.h"
+
+enum sf_objects_policy { SF_OBJECTS_KEEP, SF_OBJECTS_PLAIN, SF_OBJECTS_NONE };
+enum sf_npy_bf16 { SF_NPY_VOID, SF_NPY_U2, SF_NPY_F4 };
+
+/* One --map rule: stored name (a key or a component prefix, one '*' for one component) -> shown
+ * name. */
+struct sf_map_rule {
+	const char *old_name, *new_name;
+};
+/* A --map as it was given, and the rules it made: those up to @end that are no earlier one's. */
+struct sf_map_arg {
+	const char *given;
+	size_t end;
+};
+struct sf_strs {
+	const char **at;
+	size_t n;
+};
+
+/* { 0 } is not the default: sf_view_options_init. Strings are borrowed and outlive what is made
+ * from the options. */
+struct sf_view_options {
+	struct sf_strs key, ignore; /* KEY patterns on stored names */
+	struct sf_map_rule *map, *hf_map;
+	size_t nmap, nhf_map;
+	struct sf_map_arg *map_arg, *hf_map_arg; /* each must match something; none: nobody asks */
+	size_t nmap_arg, nhf_map_arg;
+	bool model_only;
+	enum sf_dtype dtype; /* cast of the model role's floats, SF_DTYPE_NONE as stored */
+	bool st_all_dtypes;  /* st_dtypes=all */
+	enum sf_npy_bf16 npy_bf16;
+	enum sf_objects_policy objects;
+	const char *hf_group;    /* NULL: the model role */
+	const char *hf_name;     /* stem, "model" */
+	bool hf_strip;           /* take wrapper components out */
+	uint64_t max_shard_size; /* bytes, 50 GB */
+	const char
+		*hf_files; /* directory with config.json …, NULL: looked for near the checkpoint */
+	const char *hf_files_found; /* set by whoever opened it: directory path on this machine, or
+	                               NULL */
+	struct sf_strs views;       /* names of the views wanted, none = all */
+};
+void sf_view_options_init(struct sf_view_options *o);
+
+#endif

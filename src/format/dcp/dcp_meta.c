@@ -1,0 +1,227 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "format/dcp/dcp_join.h"
+#include "format/dcp/dcp_meta.h"
+#include "format/dcp/dcp_scan.h"
+#include "format/dcp/dcp_values.h"
+#include "store/source.h"
+
+void dcp_meta_release(struct dcp_meta *m)
+{
+	sf_arena_release(&m->arena);
+	dcp_strs_release(&m->str);
+	sf_map_release(&m->str_map);
+	dcp_u32s_release(&m->coord);
+	dcp_u64s_release(&m->dims);
+	dcp_items_release(&m->item);
+	dcp_runs_release(&m->run);
+	dcp_tensors_release(&m->tensor);
+	dcp_places_release(&m->place);
+	sf_map_release(&m->place_map);
+	dcp_keys_release(&m->key);
+	dcp_bytess_release(&m->bytes);
+	dcp_pendings_release(&m->pending);
+	dcp_elems_release(&m->elem);
+	dcp_paths_release(&m->path);
+	*m = (struct dcp_meta){ .facts.version = DCP_NONE };
+}
+
+static int same_str(void *arg, uint32_t value, const char *key, size_t len)
+{
+	const struct dcp_str *s = &((const struct dcp_meta *)arg)->str.at[value];
+
+	return s->len == len && (len == 0 || memcmp(s->at, key, len) == 0);
+}
+
+uint32_t dcp_meta_str_find(const struct dcp_meta *m, const char *s, size_t len)
+{
+	return sf_map_get(&m->str_map, s, len, same_str, (void *)(uintptr_t)m);
+}
+
+int dcp_meta_str(struct dcp_meta *m, const char *s, size_t len, uint32_t *ret)
+{
+	struct dcp_str e = { .len = (uint32_t)len, .tensor = DCP_NONE };
+	uint32_t at;
+	int failed;
+
+	if (len > DCP_STRING_MAX || m->str.n >= DCP_NONE / 2)
+		return -E2BIG;
+	at = dcp_meta_str_find(m, s, len);
+	if (at == SF_MAP_NONE) {
+		e.at = sf_arena_strdup(&m->arena, s, len);
+		if (!e.at || dcp_strs_push(&m->str, e) < 0)
+			return -ENOMEM;
+		at = (uint32_t)m->str.n - 1;
+		sf_map_add(&m->str_map, s, len, at, same_str, m, &failed);
+		if (failed)
+			return failed;
+	}
+	*ret = at;
+	return 0;
+}
+
+static int same_place(void *arg, uint32_t value, const char *key, size_t len)
+{
+	const struct dcp_place *p = &((const struct dcp_meta *)arg)->place.at[value];
+
+	(void)len;
+	return memcmp(p, key, sizeof(*p)) == 0;
+}
+
+int dcp_meta_place(struct dcp_meta *m, uint32_t path, uint32_t transform, uint32_t *ret)
+{
+	const struct dcp_place p = { path, transform };
+	const char *key = (const char *)&p;
+	uint32_t at = sf_map_get(&m->place_map, key, sizeof(p), same_place, m);
+	int failed;
+
+	if (at == SF_MAP_NONE) {
+		if (m->place.n >= DCP_NONE / 2 || dcp_places_push(&m->place, p) < 0)
+			return -ENOMEM;
+		at = (uint32_t)m->place.n - 1;
+		sf_map_add(&m->place_map, key, sizeof(p), at, same_place, m, &failed);
+		if (failed)
+			return failed;
+	}
+	*ret = at;
+	return 0;
+}
+
+/*
+ * name[@domain][/version], outermost first; only stream.zstd of major version 1 is undone, alone or
+ * several in a row. Others are kept as one text. Source: pytorch/pytorch
+ * torch/distributed/checkpoint/_extension.py, 2.14.
+ */
+uint32_t dcp_transform_of(const char *joined, size_t len)
+{
+	static const char zstd[] = "stream.zstd/1";
+	const size_t n = sizeof(zstd) - 1;
+	const char *end = joined + len, *comma;
+	uint32_t streams = DCP_PLAIN;
+
+	if (len == 0)
+		return DCP_PLAIN;
+	for (;; joined = comma + 1) {
+		comma = memchr(joined, ',', (size_t)(end - joined));
+		len = (size_t)((comma ? comma : end) - joined);
+		if (len < n || memcmp(joined, zstd, n) != 0 || (len > n && joined[n] != '.') ||
+		    streams == DCP_ZSTD_MAX)
+			return DCP_OTHER;
+		streams++;
+		if (!comma)
+			return streams;
+	}
+}
+
+int dcp_meta_chunk(struct dcp_meta *m, const uint64_t *origin, const uint64_t *extent,
+                   unsigned ndim, uint32_t *ret_run)
+{
+	struct dcp_run run = { .coord0 = m->coord.n,
+		               .chunk0 = (uint32_t)m->item.n,
+		               .count = 1,
+		               .ndim = (uint8_t)ndim };
+	const struct dcp_item none = { .place = DCP_NONE };
+	const uint64_t *const side[2] = { origin, extent };
+
+	if (m->item.n >= DCP_CHUNKS_MAX || (m->room && m->coord.n + m->item.n > m->room))
+		return -E2BIG;
+	for (unsigned k = 0; k < ndim; k++)
+		run.wide |= (origin[k] | extent[k]) > UINT32_MAX;
+	if (dcp_u32s_reserve(&m->coord, m->coord.n + (size_t)ndim * 4) < 0 ||
+	    dcp_items_push(&m->item, none) < 0 || dcp_runs_push(&m->run, run) < 0)
+		return -ENOMEM;
+	for (unsigned s = 0; s < 2; s++) {
+		for (unsigned k = 0; k < ndim; k++) {
+			m->coord.at[m->coord.n++] = (uint32_t)side[s][k];
+			if (run.wide)
+				m->coord.at[m->coord.n++] = (uint32_t)(side[s][k] >> 32);
+		}
+	}
+	*ret_run = (uint32_t)m->run.n - 1;
+	return 0;
+}
+
+uint32_t dcp_meta_chunk_at(const struct dcp_meta *m, const struct dcp_tensor *t, uint32_t i,
+                           const struct dcp_run **ret_run)
+{
+	const struct dcp_run *run = &m->run.at[t->run0];
+	uint32_t lo = 0, hi = t->nruns;
+
+	while (hi - lo > 1) { /* the last run that begins at or before i */
+		uint32_t mid = lo + (hi - lo) / 2;
+		if (run[mid].first <= i)
+			lo = mid;
+		else
+			hi = mid;
+	}
+	*ret_run = run + lo;
+	return run[lo].chunk0 + (i - run[lo].first);
+}
+
+int dcp_meta_item(struct dcp_meta *m, uint32_t name, const uint64_t *origin, unsigned ndim,
+                  uint32_t hint, struct dcp_item item)
+{
+	struct dcp_pending p = {
+		.item = item, .coord0 = m->dims.n, .name = name, .ndim = (uint8_t)ndim
+	};
+
+	if (m->str.at[name].tensor != DCP_NONE) {
+		struct dcp_tensor *t = &m->tensor.at[m->str.at[name].tensor];
+		const uint32_t tries[] = { hint, t->guess };
+		for (unsigned k = 0; k < 2 && ndim == t->ndim; k++) {
+			if (tries[k] < t->nchunks && dcp_join_hint(m, t, tries[k], origin, &item)) {
+				t->guess = tries[k] + 1;
+				return 0;
+			}
+		}
+	}
+	if (dcp_u64s_reserve(&m->dims, m->dims.n + ndim) < 0 ||
+	    dcp_pendings_push(&m->pending, p) < 0)
+		return -ENOMEM;
+	for (unsigned k = 0; k < ndim; k++)
+		m->dims.at[m->dims.n++] = origin[k];
+	return 0;
+}
+
+int dcp_meta_read(struct dcp_meta *m, struct sf_store *store, const char *name,
+                  const struct sf_objinfo *want, enum dcp_reader reader, struct sf_error *err)
+{
+	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
+	struct sf_error first =
+		SF_ERROR_INIT; /* a message stays behind only if the whole call fails */
+	int r;
+
+	dcp_meta_release(m);
+	/* what is no plain file was listed without a version: open says what it is */
+	r = store->ops->open(store, name, want && want->size != UINT64_MAX ? want : NULL, &src,
+	                     err);
+	if (r < 0)
+		return r;
+	if (src->size > DCP_META_MAX)
+		return sf_fail(err, -E2BIG, "dcp '%s': %llu bytes, the limit for metadata is %llu",
+		               name, (unsigned long long)src->size,
+		               (unsigned long long)DCP_META_MAX);
+	if (reader != DCP_READER_VALUES) {
+		r = dcp_scan(m, src, name, &first);
+		if (r == 0)
+			r = dcp_meta_finish(m, &first);
+		if (r == 0)
+			return 0;
+		/* Malformed, it says: of a small file the value reader has the last word. */
+		if (r < 0 &&
+		    (r != -EBADMSG || src->size > DCP_SECOND_LOOK || reader == DCP_READER_SCAN))
+			return sf_fail(err, r, "%s", first.msg);
+		if (reader == DCP_READER_SCAN)
+			return sf_fail(err, -ENOTSUP, "dcp '%s': not for the scanner", name);
+		dcp_meta_release(m);
+	}
+	r = dcp_values_read(m, src, name, err);
+	if (r >= 0)
+		r = dcp_meta_finish(m, err);
+	return r < 0 ? sf_fail_ctx(err, r, "dcp '%s'", name) : 0;
+}

@@ -1,0 +1,36 @@
+/* What the stages of the DCP format share. */
+#ifndef SF_FORMAT_DCP_FORMAT_DCP_H
+#define SF_FORMAT_DCP_FORMAT_DCP_H
+
+#include "ckpt/ckpt_builder.h"
+#include "format/dcp/dcp_meta.h"
+
+/* @dir is "" or ends in '/'. */
+int64_t dcp_rank_metadata(const char *name, const char *dir); /* R of DIR__R.metadata, or -1 */
+bool dcp_has_metadata(const struct sf_objinfo *files, size_t n,
+                      const char *dir); /* a global one, or rank-local ones */
+struct dcp_found {
+	int64_t mtime_ns; /* of the newest metadata */
+	struct sf_error
+		unread; /* why `.metadata` could not be read, when the ranks' own stood in */
+};
+/*
+ * All metadata of one directory, finished: the global one; where it is missing or unreadable, the
+ * ranks' own. Errors: -ENOENT a rank's is missing; -ESTALE one is not what was listed.
+ * Source: pytorch/pytorch torch/distributed/checkpoint/state_dict_loader.py, 2.14 (it tries them
+ * in this order).
+ */
+int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_objinfo *files,
+                 size_t n, const char *dir, struct dcp_found *ret, struct sf_error *err);
+/* A warning about what stood in, if anything did. */
+int dcp_warn_unread(struct sf_ckpt_builder *b, const char *dir, const struct dcp_found *found);
+uint32_t
+dcp_count_ranks(const struct dcp_meta *m); /* from the names of the files in use; 0 unknown */
+/* What the facts say about who wrote it, e.g. "torch 2.4 to 2.12"; constant text. */
+const char *dcp_writer(const struct dcp_facts *f);
+/* __P_N.distcp: P, or -1. */
+int64_t dcp_file_rank(const char *name, size_t len);
+int64_t
+dcp_step_of(const char *source); /* from a name like step-100 in the last two components, or -1 */
+
+#endif

@@ -1,0 +1,125 @@
+#include "config.h"
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include "base/log.h"
+#include "base/mem.h"
+#include "format/format_unread.h"
+#include "lib/session.h"
+#include "view/hf/hf_companions.h"
+
+/* What people read of SOURCE in a README or an attribute means nothing relative to where we were.
+ */
+static int name_absolutely(struct sf_store *store, struct sf_error *err)
+{
+	const char *name = store->source;
+	char *full = NULL;
+
+	if (*name == '/' || strstr(name, "://"))
+		return 0;
+	SF_FREE char *cwd = getcwd(NULL, 0);
+	if (!cwd)
+		return 0; /* it was removed: there is no better name */
+	while (name[0] == '.' && name[1] == '/')
+		name += 1 + strspn(name + 1, "/");
+	if (asprintf(&full, "%s%s%s", cwd, strcmp(cwd, "/") == 0 ? "" : "/",
+	             strcmp(name, ".") == 0 ? "" : name) < 0)
+		return sf_fail(err, -ENOMEM, "'%s'", store->source);
+	if (full[strlen(full) - 1] == '/' && full[1])
+		full[strlen(full) - 1] = 0;
+	free(store->source);
+	store->source = full;
+	return 0;
+}
+
+int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source,
+                     struct sf_error *err)
+{
+	*s = (struct sf_session){ .opt = opt, .view = opt->view };
+	int r = sf_io_init(&s->io, opt->threads, err);
+	if (r >= 0) {
+		sf_budget_set_limit(s->io.budget, opt->memory);
+		s->io.timeout_ms = SF_MIN(opt->timeout_s, UINT32_MAX / 1000) * 1000;
+		s->io.log = &opt->log;
+		s->io.guard = opt->guard;
+		s->io.trace_fd = opt->trace_fd;
+		r = sf_store_open(&s->io, source, &s->store, err);
+		if (r == -ENOTDIR)
+			r = sf_unread_source(source, err);
+	}
+	if (r >= 0)
+		r = name_absolutely(s->store, err);
+	if (r < 0)
+		sf_session_close(s);
+	return r;
+}
+
+/* hf/ wants config.json and friends; only a local checkpoint has a neighbourhood to look into. */
+static void find_companions(struct sf_session *s, const char *source)
+{
+	if (s->view.hf_files)
+		s->view.hf_files_found = s->view.hf_files;
+	else if (sf_hf_find_files(source, &s->hf_found) == 0)
+		s->view.hf_files_found = s->hf_found;
+	if (!s->opt->hold_hf || !s->view.hf_files_found)
+		return;
+	/* a daemon changes its directory, and a mount may cover this one: the descriptor still
+	 * leads there */
+	char *path = NULL;
+	int fd = open(s->view.hf_files_found, O_PATH | O_DIRECTORY | O_CLOEXEC);
+	if (fd >= 0 && asprintf(&path, "/proc/self/fd/%d", fd) > 0 && access(path, R_OK) == 0) {
+		free(s->hf_found);
+		s->hf_found = path;
+		s->hf_fd = fd;
+		s->hf_held = true;
+		s->view.hf_files_found = path;
+		return;
+	}
+	free(path);
+	if (fd >= 0)
+		close(fd);
+}
+
+int sf_session_load(struct sf_session *s, struct sf_error *err)
+{
+	const struct sf_load_options load = { .source_format = s->opt->source_format,
+		                              .complete = s->opt->complete };
+	int r = sf_ckpt_load(s->store, &load, &s->ckpt, err);
+
+	if (r >= 0)
+		r = sf_catalog_new(s->ckpt, &s->view, &s->catalog, err);
+	if (r >= 0)
+		r = sf_reader_new(s->ckpt, s->store, &s->reader, err);
+	if (r >= 0)
+		r = sf_tree_new(s->catalog, s->reader, &s->tree, err);
+	if (r < 0)
+		sf_session_close(s);
+	return r;
+}
+
+int sf_session_open(struct sf_session *s, const struct sf_common *opt, const char *source,
+                    struct sf_error *err)
+{
+	int r = sf_session_store(s, opt, source, err);
+	if (r >= 0) {
+		find_companions(s, s->store->source); /* a path: file:// and %XX are taken off */
+		r = sf_session_load(s, err);
+	}
+	return r;
+}
+
+void sf_session_close(struct sf_session *s)
+{
+	sf_tree_free(s->tree);
+	sf_reader_free(s->reader);
+	sf_catalog_free(s->catalog);
+	sf_ckpt_free(s->ckpt);
+	sf_store_free(s->store);
+	sf_io_release(&s->io);
+	free(s->hf_found);
+	if (s->hf_held)
+		close(s->hf_fd);
+	*s = (struct sf_session){ 0 };
+}

@@ -1,0 +1,124 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+#include "base/path.h"
+#include "tree/tree.h"
+
+static const char *const kinds[SF_FETCH_NKINDS] = { "metadata", "header", "object", "tensor" };
+
+static uint64_t load(const _Atomic uint64_t *at)
+{
+	return atomic_load_explicit(at, memory_order_relaxed);
+}
+
+static int finish(struct sf_buf *b, char **ret)
+{
+	int r;
+
+	sf_buf_byte(b, 0);
+	r = sf_buf_check(b);
+	if (r < 0)
+		sf_buf_release(b);
+	else
+		*ret = (char *)b->at;
+	return r;
+}
+
+static void put_kinds(struct sf_buf *b, const char *name, const _Atomic uint64_t *at)
+{
+	sf_buf_printf(b, " \"%s\": {", name);
+	for (int i = 0; i < SF_FETCH_NKINDS; i++)
+		sf_buf_printf(b, "%s\"%s\": %" PRIu64, i ? ", " : "", kinds[i], load(&at[i]));
+	sf_buf_str(b, "},\n");
+}
+
+/* Who counts: a mount's process, its options, for how long. */
+static void put_mount(struct sf_buf *b, const struct sf_counters *c)
+{
+	struct timespec now;
+
+	if (!c->began_ns)
+		return;
+	clock_gettime(CLOCK_REALTIME, &now);
+	int64_t s = now.tv_sec - c->began_ns / 1000000000;
+	sf_buf_printf(b, " \"pid\": %d,\n \"uptime_s\": %" PRId64 ",\n \"given\": ", (int)getpid(),
+	              s > 0 ? s : 0);
+	sf_escape_json(b, c->given ? c->given : "", c->given ? strlen(c->given) : 0);
+	sf_buf_str(b, ",\n");
+}
+
+int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory, char **ret)
+{
+	struct sf_buf b = { 0 };
+
+	sf_buf_str(&b, "{\"schema\": 1,\n");
+	put_mount(&b, c);
+	sf_buf_printf(&b, " \"read_requests\": %" PRIu64 ",\n \"read_bytes\": %" PRIu64 ",\n",
+	              load(&c->read_requests), load(&c->read_bytes));
+	put_kinds(&b, "fetched_requests", c->fetched_requests);
+	put_kinds(&b, "fetched_bytes", c->fetched_bytes);
+	sf_buf_printf(&b,
+	              " \"errors\": %" PRIu64 ",\n \"stale\": %" PRIu64 ",\n \"parked\": %" PRIu64
+	              ",\n",
+	              load(&c->errors), load(&c->stale), load(&c->parked));
+	sf_buf_printf(&b,
+	              " \"memory\": {\"limit\": %" PRIu64 ", \"held\": %" PRIu64
+	              ", \"most\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"waiting\": %" PRIu64
+	              "}}\n",
+	              memory->limit, memory->held, memory->most, memory->waits, memory->waiting);
+	return finish(&b, ret);
+}
+
+static void put_metric(struct sf_buf *b, const char *name, const char *help,
+                       const _Atomic uint64_t *at)
+{
+	sf_buf_printf(b,
+	              "# HELP shardfuse_%s_total %s\n# TYPE shardfuse_%s_total "
+	              "counter\nshardfuse_%s_total %" PRIu64 "\n",
+	              name, help, name, name, load(at));
+}
+
+static void put_metric_kinds(struct sf_buf *b, const char *name, const char *help,
+                             const _Atomic uint64_t *at)
+{
+	sf_buf_printf(b, "# HELP shardfuse_%s_total %s\n# TYPE shardfuse_%s_total counter\n", name,
+	              help, name);
+	for (int i = 0; i < SF_FETCH_NKINDS; i++)
+		sf_buf_printf(b, "shardfuse_%s_total{kind=\"%s\"} %" PRIu64 "\n", name, kinds[i],
+		              load(&at[i]));
+}
+
+static void put_gauge(struct sf_buf *b, const char *name, const char *help, uint64_t value)
+{
+	sf_buf_printf(
+		b, "# HELP shardfuse_%s %s\n# TYPE shardfuse_%s gauge\nshardfuse_%s %" PRIu64 "\n",
+		name, help, name, name, value);
+}
+
+int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_stat *memory,
+                           char **ret)
+{
+	const _Atomic uint64_t waits = memory->waits;
+	struct sf_buf b = { 0 };
+
+	put_metric(&b, "read_requests", "Reads of virtual files.", &c->read_requests);
+	put_metric(&b, "read_bytes", "Bytes of virtual files that were read.", &c->read_bytes);
+	put_metric_kinds(&b, "fetched_requests", "Reads of stored files.", c->fetched_requests);
+	put_metric_kinds(&b, "fetched_bytes", "Bytes of stored files that were read.",
+	                 c->fetched_bytes);
+	put_metric(&b, "errors", "Reads that failed.", &c->errors);
+	put_metric(&b, "stale", "Reads that failed because a stored file changed.", &c->stale);
+	put_metric(&b, "parked", "Reads that had to wait for a store.", &c->parked);
+	put_metric(&b, "memory_waits", "What had to wait its turn for memory.", &waits);
+	put_gauge(&b, "memory_limit_bytes", "The budget, --memory.", memory->limit);
+	put_gauge(&b, "memory_held_bytes", "Of it, what is held now.", memory->held);
+	put_gauge(&b, "memory_waiting", "Who waits for memory now.", memory->waiting);
+	put_gauge(&b, "memory_most_bytes", "What was held at once so far.", memory->most);
+	return finish(&b, ret);
+}

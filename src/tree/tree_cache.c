@@ -1,0 +1,185 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "tree/tree_priv.h"
+
+/*
+ * Files made, by node. Those that somebody holds stay, so that all who open a node get the same
+ * one; of the others KEPT are kept, and of large texts (values, which are in memory as a whole)
+ * none.
+ */
+#define BUCKETS 1024
+#define KEPT 64
+#define TRIES                                                                                      \
+	128 /* how many of the oldest are looked at: more than are kept, unless very many are open \
+	     */
+#define LARGE (UINT64_C(1) << 20)
+
+struct sf_cached {
+	sf_node node;
+	struct sf_vfile *f; /* our reference */
+	struct sf_cached *chain, *newer, *older;
+};
+
+int sf_tree_cache_make(struct sf_tree *t, struct sf_error *err)
+{
+	pthread_mutex_init(&t->locked.m, NULL);
+	t->locked.bucket = calloc(BUCKETS, sizeof(*t->locked.bucket));
+	return t->locked.bucket ? 0
+	                        : sf_fail(err, -ENOMEM, "no memory for the table of open files");
+}
+
+void sf_tree_cache_free(struct sf_tree *t)
+{
+	for (struct sf_cached *e = t->locked.newest, *older; e; e = older) {
+		older = e->older;
+		sf_vfile_unref(e->f);
+		free(e);
+	}
+	free(t->locked.bucket);
+	pthread_mutex_destroy(&t->locked.m);
+}
+
+static struct sf_cached **bucket_locked(struct sf_tree *t, sf_node n)
+{
+	return &t->locked.bucket[(n * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS];
+}
+
+static void unlink_locked(struct sf_tree *t, struct sf_cached *e)
+{
+	*(e->newer ? &e->newer->older : &t->locked.newest) = e->older;
+	*(e->older ? &e->older->newer : &t->locked.oldest) = e->newer;
+}
+
+static void link_newest_locked(struct sf_tree *t, struct sf_cached *e)
+{
+	e->newer = NULL;
+	e->older = t->locked.newest;
+	*(e->older ? &e->older->newer : &t->locked.oldest) = e;
+	t->locked.newest = e;
+}
+
+static struct sf_cached *find_locked(struct sf_tree *t, sf_node n)
+{
+	struct sf_cached *e = *bucket_locked(t, n);
+
+	while (e && e->node != n)
+		e = e->chain;
+	return e;
+}
+
+static bool is_large(struct sf_vfile *f, sf_node n)
+{
+	enum sf_tree_kind kind = sf_node_kind(n);
+	uint64_t size;
+
+	return (kind == SF_T_LEAF_VALUE_JSON || kind == SF_T_LEAF_VALUE_PT ||
+	        kind == SF_T_HF_COMPANION) &&
+	       sf_vfile_size(f, &size) == 0 && size > LARGE;
+}
+
+/* Takes out what is too much; the caller lets go of the list (linked by chain) without the lock. */
+static struct sf_cached *evict_locked(struct sf_tree *t, const struct sf_cached *but)
+{
+	struct sf_cached *out = NULL, *e = t->locked.oldest;
+
+	for (unsigned tries = 0; e && tries < TRIES; tries++) {
+		struct sf_cached *newer = e->newer;
+		/* every reference but ours comes from a lookup under this lock or from one who has
+		 * one: at 1 nobody can take another */
+		bool free =
+			e != but && atomic_load_explicit(&e->f->refs, memory_order_acquire) == 1;
+		if (free && (t->locked.n > KEPT || is_large(e->f, e->node))) {
+			struct sf_cached **at = bucket_locked(t, e->node);
+			while (*at != e)
+				at = &(*at)->chain;
+			*at = e->chain;
+			unlink_locked(t, e);
+			t->locked.n--;
+			e->chain = out;
+			out = e;
+		} else if (t->locked.n > KEPT) {
+			unlink_locked(
+				t,
+				e); /* held: out of the way, so that the next ones are looked at */
+			link_newest_locked(t, e);
+		}
+		e = newer;
+	}
+	return out;
+}
+
+static void let_go(struct sf_cached *e)
+{
+	for (struct sf_cached *next; e; e = next) {
+		next = e->chain;
+		sf_vfile_unref(e->f);
+		free(e);
+	}
+}
+
+struct sf_vfile *sf_tree_cache_get(struct sf_tree *t, sf_node n)
+{
+	struct sf_vfile *f = NULL;
+	struct sf_cached *e;
+
+	pthread_mutex_lock(&t->locked.m);
+	e = find_locked(t, n);
+	if (e) {
+		f = sf_vfile_ref(e->f);
+		unlink_locked(t, e);
+		link_newest_locked(t, e);
+	}
+	pthread_mutex_unlock(&t->locked.m);
+	return f;
+}
+
+/* Puts @f there unless another thread was faster: the one that is there then, with a reference for
+ * the caller. */
+static struct sf_vfile *put(struct sf_tree *t, sf_node n, struct sf_vfile *f)
+{
+	struct sf_cached *mine = calloc(1, sizeof(*mine)), *e, *out;
+
+	if (!mine)
+		return f; /* works, it only is not shared */
+	pthread_mutex_lock(&t->locked.m);
+	e = find_locked(t, n);
+	if (e) {
+		struct sf_vfile *theirs = sf_vfile_ref(e->f);
+		pthread_mutex_unlock(&t->locked.m);
+		free(mine);
+		sf_vfile_unref(f);
+		return theirs;
+	}
+	mine->node = n;
+	mine->f = sf_vfile_ref(f);
+	mine->chain = *bucket_locked(t, n);
+	*bucket_locked(t, n) = mine;
+	link_newest_locked(t, mine);
+	t->locked.n++;
+	out = evict_locked(t, mine);
+	pthread_mutex_unlock(&t->locked.m);
+	let_go(out);
+	return f;
+}
+
+int sf_tree_open(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_error *err)
+{
+	struct sf_vfile *f;
+	int r;
+
+	if (!sf_tree_valid(t, n))
+		return sf_fail(err, -ENOENT, "there is no node %" PRIu64, n);
+	f = sf_tree_cache_get(t, n);
+	if (!f) {
+		r = sf_tree_make_file(t, n, &f, err);
+		if (r < 0)
+			return r;
+		f = put(t, n, f);
+	}
+	*ret = f;
+	return 0;
+}

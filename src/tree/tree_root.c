@@ -1,0 +1,151 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "base/buf.h"
+#include "base/mem.h"
+#include "catalog/view_wanted.h"
+#include "tree/tree_priv.h"
+
+static int add(struct sf_tree *t, enum sf_root_what what, uint32_t group, const char *stem,
+               const char *suffix, const char *target, sf_node dir)
+{
+	struct sf_buf b = { 0 };
+	struct sf_root_entry *e = &t->root[t->nroot];
+	int r;
+
+	sf_buf_str(&b, stem);
+	sf_buf_str(&b, suffix);
+	r = sf_buf_check(&b);
+	if (r >= 0)
+		e->name = sf_arena_strdup(&t->arena, (const char *)b.at, b.len);
+	if (r >= 0 && target) {
+		sf_buf_reset(&b);
+		sf_buf_str(&b, target);
+		sf_buf_str(&b, suffix);
+		r = sf_buf_check(&b);
+		if (r >= 0)
+			e->target = sf_arena_strdup(&t->arena, (const char *)b.at, b.len);
+	}
+	sf_buf_release(&b);
+	if (r < 0 || !e->name || (target && !e->target))
+		return -ENOMEM;
+	e->what = (uint8_t)what;
+	e->group = group;
+	e->dir = dir;
+	t->nroot++;
+	return 0;
+}
+
+static int add_dir(struct sf_tree *t, const char *name, enum sf_tree_kind kind)
+{
+	return add(t, SF_ROOT_DIR, 0, name, "", NULL, sf_node_make(kind, 0, 0));
+}
+
+static bool has_tensors(const struct sf_catalog *c, const struct sf_cat_group *g)
+{
+	for (uint32_t i = g->first; i < g->first + g->n; i++)
+		if (c->entry[c->by_group[i]].tensor != SF_NONE)
+			return true;
+	return false;
+}
+
+static int add_groups(struct sf_tree *t)
+{
+	const struct sf_catalog *c = t->c;
+	int r = 0;
+
+	for (uint32_t g = 0; g < c->ngroups && r >= 0; g++) {
+		const struct sf_cat_group *group = &c->group[g];
+		const char *file = group->link ? group->link : group->stem;
+		bool tensors = has_tensors(c, group);
+		if (!file)
+			continue;
+		r = add(t, SF_ROOT_GROUP_PT, g, file, ".pt", NULL, 0);
+		if (r >= 0 && tensors)
+			r = add(t, SF_ROOT_GROUP_ST, g, file, ".safetensors", NULL, 0);
+		if (r >= 0 && group->link)
+			r = add(t, SF_ROOT_LINK, g, group->stem, ".pt", group->link, 0);
+		if (r >= 0 && group->link && tensors)
+			r = add(t, SF_ROOT_LINK, g, group->stem, ".safetensors", group->link, 0);
+	}
+	return r;
+}
+
+int sf_root_make(struct sf_tree *t, struct sf_error *err)
+{
+	static const struct {
+		const char *view, *name;
+		enum sf_tree_kind kind;
+	} dirs[] = {
+		{ "hf", "hf", SF_T_HF },
+		{ "state", "state", SF_T_STATE },
+		{ "npy", "npy", SF_T_NPY },
+		{ "pt", "pt", SF_T_PT },
+		{ "safetensors", "safetensors", SF_T_SAFETENSORS },
+		{ "shards", "shards", SF_T_SHARDS },
+	};
+	const struct sf_view_options *o = t->c->opt;
+	int r;
+
+	t->root = sf_arena_calloc(&t->arena, 5 + 4 * (size_t)t->c->ngroups + SF_ARRAY_LEN(dirs) + 1,
+	                          sizeof(*t->root));
+	r = t->root ? add(t, SF_ROOT_README, 0, "README", "", NULL, 0) : -ENOMEM;
+	if (r >= 0)
+		r = add(t, SF_ROOT_INFO, 0, "info.json", "", NULL, 0);
+	if (r >= 0)
+		r = add(t, SF_ROOT_TENSORS, 0, "tensors.json", "", NULL, 0);
+	if (r >= 0 && sf_view_wanted(o, "checkpoint")) {
+		r = add(t, SF_ROOT_CHECKPOINT_PT, 0, "checkpoint", ".pt", NULL, 0);
+		if (r >= 0 && t->c->ntensors)
+			r = add(t, SF_ROOT_CHECKPOINT_ST, 0, "checkpoint", ".safetensors", NULL, 0);
+	}
+	if (r >= 0 && sf_view_wanted(o, "groups"))
+		r = add_groups(t);
+	for (size_t i = 0; i < SF_ARRAY_LEN(dirs) && r >= 0; i++)
+		if (sf_view_wanted(o, dirs[i].view) && (dirs[i].kind != SF_T_HF || t->hf))
+			r = add_dir(t, dirs[i].name, dirs[i].kind);
+	if (r >= 0)
+		r = add_dir(t, ".shardfuse", SF_T_CONTROL);
+	return r < 0 ? sf_fail(err, r, "no memory for the names of %" PRIu32 " groups",
+	                       t->c->ngroups)
+	             : 0;
+}
+
+enum sf_node_type sf_root_type(const struct sf_root_entry *e)
+{
+	return e->what == SF_ROOT_DIR    ? SF_NODE_DIR
+	       : e->what == SF_ROOT_LINK ? SF_NODE_LINK
+	                                 : SF_NODE_FILE;
+}
+
+static sf_node node_of(const struct sf_tree *t, uint32_t i)
+{
+	return t->root[i].what == SF_ROOT_DIR ? t->root[i].dir
+	                                      : sf_node_make(SF_T_ROOT_FILE, 0, t->root[i].same);
+}
+
+int sf_root_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret)
+{
+	/* a few hundred names at most, and the kernel remembers what it found */
+	for (uint32_t i = 0; i < t->nroot; i++)
+		if (strlen(t->root[i].name) == len && memcmp(t->root[i].name, name, len) == 0) {
+			*ret = node_of(t, i);
+			return 0;
+		}
+	return -ENOENT;
+}
+
+int sf_root_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg)
+{
+	for (uint64_t i = cookie; i < t->nroot; i++) {
+		const struct sf_root_entry *e = &t->root[i];
+		int r = each(arg, e->name, strlen(e->name), node_of(t, (uint32_t)i),
+		             sf_root_type(e), i + 1);
+		if (r)
+			return r < 0 ? r : 0;
+	}
+	return 0;
+}

@@ -1,0 +1,68 @@
+/* Objects: a bytes item's pickled value, with the tensors inside it. */
+#ifndef SF_VALUE_OBJECT_H
+#define SF_VALUE_OBJECT_H
+
+#include "base/arena.h"
+#include "base/buf.h"
+#include "parse/pickle_read.h"
+#include "read/reader.h"
+
+/* Record data/<key> of an object's archive. */
+struct sf_object_storage {
+	const char *key;
+	uint64_t off, len; /* bytes inside the item: for sf_parts_object */
+};
+/* One value, transient: views emit it (pickle, JSON) and let go. */
+struct sf_object_value {
+	struct sf_arena arena;
+	struct sf_pv *root;
+	bool raw; /* no torch archive: root is the item's bytes (an io.BytesIO saved as such) */
+	struct sf_object_storage *storage; /* sorted by key as bytes, no key twice */
+	uint32_t nstorages;
+};
+/*
+ * sf_objects_load - values of many objects, items coalesced; @each gets one at a time (order of
+ * @objects), freed after it returns. Errors: the object's key is in the message. A bytes item that
+ * is no torch archive but raw bytes (io.BytesIO saved as such) becomes a BYTES value. Waits.
+ */
+int sf_objects_load(struct sf_reader *r, const uint32_t *objects, size_t n,
+                    int (*each)(void *arg, uint32_t object, struct sf_object_value *v,
+                                struct sf_error *err),
+                    void *arg, struct sf_error *err);
+/*
+ * sf_objects_load_whole - the same, but an object that is not whole is told to @failed, in its
+ * turn, and passed over: missing or malformed, by its own bytes, now and always (-ENODATA, -ENOENT,
+ * -EBADMSG, -ENOTSUP, -E2BIG). What may be better next time
+ * (-EIO, -ETIMEDOUT, -ESTALE, -ENOMEM …) ends it: a view that left keys out for that would not have
+ * the same bytes every time.
+ */
+int sf_objects_load_whole(struct sf_reader *r, const uint32_t *objects, size_t n,
+                          int (*each)(void *arg, uint32_t object, struct sf_object_value *v,
+                                      struct sf_error *err),
+                          void (*failed)(void *arg, uint32_t object, int code,
+                                         const struct sf_error *why),
+                          void *arg, struct sf_error *err);
+/*
+ * sf_objects_make - either of them (@failed NULL: the first), inside a charge that the caller has
+ * begun: what is made counts as @charge's too. When the charge refused something (@charge->refused)
+ * the result is -ENOMEM, and the caller begins all anew. The two above have a charge of their own, and
+ * see to that themselves: each object is given once.
+ */
+int sf_objects_make(struct sf_reader *r, const uint32_t *objects, size_t n,
+                    int (*each)(void *arg, uint32_t object, struct sf_object_value *v,
+                                struct sf_error *err),
+                    void (*failed)(void *arg, uint32_t object, int code,
+                                   const struct sf_error *why),
+                    void *arg, struct sf_charge *charge, struct sf_error *err);
+/* Bytes of memory to begin such a charge with. */
+uint64_t sf_objects_guess(struct sf_reader *r, const uint32_t *objects, size_t n);
+/* The storage of a persistent id's key; NULL: the archive has no such record. O(log n). */
+const struct sf_object_storage *sf_object_storage_find(const struct sf_object_value *v,
+                                                       const char *key, size_t len);
+
+/* value.json (design section 3): strict JSON of a value. Limits: depth, and a node budget against
+ * shared-pointer bombs. A value that holds itself: {"$cycle": true} in the inner place. -E2BIG a
+ * limit. */
+int sf_value_json(struct sf_buf *out, const struct sf_pv *v, struct sf_error *err);
+
+#endif
