@@ -167,9 +167,10 @@ SF_SOURCES_TREE = \
 	%D%/tree/tree.c \
 	%D%/tree/tree_attr.c \
 	%D%/tree/tree_cache.c \
-	%D%/tree/tree_file.c \
 	%D%/tree/tree_flat.c \
 	%D%/tree/tree_hf.c \
+	%D%/tree/tree_kinds.c \
+	%D%/tree/tree_leaf.c \
 	%D%/tree/tree_links.c \
 	%D%/tree/tree_live.c \
 	%D%/tree/tree_root.c \

@@ -98,110 +98,23 @@ void sf_tree_free(struct sf_tree *t)
 
 bool sf_tree_valid(const struct sf_tree *t, sf_node n)
 {
-	uint32_t i = sf_node_index(n);
-
-	switch (sf_node_kind(n)) {
-	case SF_T_ROOT:
-		return n == SF_NODE_ROOT;
-	case SF_T_ROOT_FILE:
-		return i < t->nroot && t->root[i].what != SF_ROOT_DIR;
-	case SF_T_HF:
-		return t->hf != NULL;
-	case SF_T_HF_FILE:
-		return t->hf && i < t->hf->nfiles;
-	case SF_T_HF_INDEX:
-		return t->hf && t->hf->index_json && i == 0;
-	case SF_T_HF_COMPANION:
-		return t->hf && i < t->hf->ncompanions;
-	case SF_T_STATE:
-		return sf_state_valid(t, n);
-	case SF_T_SHARDS:
-		return sf_shards_valid(t, n);
-	case SF_T_SHARDS_FILE:
-		return i < t->c->ckpt->nlisting;
-	case SF_T_NPY:
-	case SF_T_PT:
-	case SF_T_SAFETENSORS:
-	case SF_T_CONTROL:
-		return i == 0;
-	case SF_T_CONTROL_FILE:
-		return i < SF_NCONTROL;
-	case SF_T_LEAF_VALUE_JSON:
-	case SF_T_LEAF_VALUE_PT:
-		return i < t->c->n && t->c->entry[i].object != SF_NONE;
-	case SF_T_LEAF_RAW:
-	case SF_T_LEAF_INFO:
-	case SF_T_NPY_FILE:
-	case SF_T_PT_FILE:
-	case SF_T_SAFETENSORS_FILE:
-		return i < t->c->n && t->c->entry[i].tensor != SF_NONE;
-	default:
-		return false;
-	}
+	return sf_kind_of(n)->valid(t, n);
 }
 
 uint32_t sf_tree_entry(const struct sf_tree *t, sf_node n)
 {
-	switch (sf_node_kind(n)) {
-	case SF_T_STATE:
-		return sf_state_leaf(t, n);
-	case SF_T_LEAF_RAW:
-	case SF_T_LEAF_INFO:
-	case SF_T_LEAF_VALUE_JSON:
-	case SF_T_LEAF_VALUE_PT:
-	case SF_T_NPY_FILE:
-	case SF_T_PT_FILE:
-	case SF_T_SAFETENSORS_FILE:
-		return sf_node_index(n);
-	default:
-		return SF_NONE;
-	}
-}
+	const struct sf_kind *kind = sf_kind_of(n);
 
-static int lookup_control(const char *name, size_t len, sf_node *ret)
-{
-	for (uint32_t i = 0; i < SF_NCONTROL; i++)
-		if (strlen(sf_control_names[i]) == len &&
-		    memcmp(sf_control_names[i], name, len) == 0) {
-			*ret = sf_node_make(SF_T_CONTROL_FILE, 0, i);
-			return 0;
-		}
-	return -ENOENT;
+	return kind->entry ? kind->entry(t, n) : SF_NONE;
 }
 
 int sf_tree_lookup(struct sf_tree *t, sf_node dir, const char *name, size_t len, sf_node *ret)
 {
-	if (!sf_tree_valid(t, dir))
-		return -ENOENT;
-	switch (sf_node_kind(dir)) {
-	case SF_T_ROOT:
-		return sf_root_lookup(t, name, len, ret);
-	case SF_T_HF:
-		return sf_hf_lookup(t, name, len, ret);
-	case SF_T_STATE:
-		return t->c->n ? sf_state_lookup(t, dir, name, len, ret) : -ENOENT;
-	case SF_T_NPY:
-	case SF_T_PT:
-	case SF_T_SAFETENSORS:
-		return sf_flat_lookup(t, sf_node_kind(dir), name, len, ret);
-	case SF_T_SHARDS:
-		return sf_shards_lookup(t, dir, name, len, ret);
-	case SF_T_CONTROL:
-		return lookup_control(name, len, ret);
-	default:
-		return -ENOTDIR;
-	}
-}
+	const struct sf_kind *kind = sf_kind_of(dir);
 
-static int readdir_control(uint64_t cookie, sf_tree_each *each, void *arg)
-{
-	for (uint64_t i = cookie; i < SF_NCONTROL; i++) {
-		int r = each(arg, sf_control_names[i], strlen(sf_control_names[i]),
-		             sf_node_make(SF_T_CONTROL_FILE, 0, (uint32_t)i), SF_NODE_FILE, i + 1);
-		if (r)
-			return r < 0 ? r : 0;
-	}
-	return 0;
+	if (!kind->valid(t, dir))
+		return -ENOENT;
+	return kind->lookup ? kind->lookup(t, dir, name, len, ret) : -ENOTDIR;
 }
 
 int sf_tree_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie,
@@ -209,41 +122,19 @@ int sf_tree_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie,
                                 enum sf_node_type type, uint64_t next_cookie),
                     void *arg)
 {
-	if (!sf_tree_valid(t, dir))
-		return -ENOENT;
-	switch (sf_node_kind(dir)) {
-	case SF_T_ROOT:
-		return sf_root_readdir(t, cookie, each, arg);
-	case SF_T_HF:
-		return sf_hf_readdir(t, cookie, each, arg);
-	case SF_T_STATE:
-		return sf_state_readdir(t, dir, cookie, each, arg);
-	case SF_T_NPY:
-	case SF_T_PT:
-	case SF_T_SAFETENSORS:
-		return sf_flat_readdir(t, sf_node_kind(dir), cookie, each, arg);
-	case SF_T_SHARDS:
-		return sf_shards_readdir(t, dir, cookie, each, arg);
-	case SF_T_CONTROL:
-		return readdir_control(cookie, each, arg);
-	default:
-		return -ENOTDIR;
-	}
-}
+	const struct sf_kind *kind = sf_kind_of(dir);
 
-static bool is_link(const struct sf_tree *t, sf_node n)
-{
-	return sf_node_kind(n) == SF_T_ROOT_FILE && sf_tree_valid(t, n) &&
-	       t->root[sf_node_index(n)].what == SF_ROOT_LINK;
+	if (!kind->valid(t, dir))
+		return -ENOENT;
+	return kind->readdir ? kind->readdir(t, dir, cookie, each, arg) : -ENOTDIR;
 }
 
 int sf_tree_readlink(struct sf_tree *t, sf_node n, char *buf, size_t size)
 {
-	const char *target;
+	const char *target = sf_root_link(t, n);
 
-	if (!is_link(t, n))
+	if (!target)
 		return -EINVAL;
-	target = t->root[sf_node_index(n)].target;
 	memcpy(buf, target, SF_MIN(size, strlen(target)));
 	return (int)SF_MIN(size, strlen(target));
 }
@@ -271,9 +162,9 @@ int sf_tree_walk(struct sf_tree *t, const char *path, bool follow, sf_node *ret,
 			return no_such(path, p + len, r, err);
 		p += len + (p[len] == '/');
 	}
-	if (follow && is_link(t, n)) {
-		const char *target = t->root[sf_node_index(n)].target;
-		int r = sf_root_lookup(t, target, strlen(target), &n);
+	if (follow && sf_root_link(t, n)) {
+		const char *target = sf_root_link(t, n);
+		int r = sf_tree_lookup(t, SF_NODE_ROOT, target, strlen(target), &n);
 		if (r < 0)
 			return no_such(target, target + strlen(target), r, err);
 	}

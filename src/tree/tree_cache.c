@@ -73,12 +73,9 @@ static struct sf_cached *find_locked(struct sf_tree *t, sf_node n)
 
 static bool is_large(struct sf_vfile *f, sf_node n)
 {
-	enum sf_tree_kind kind = sf_node_kind(n);
 	uint64_t size;
 
-	return (kind == SF_T_LEAF_VALUE_JSON || kind == SF_T_LEAF_VALUE_PT ||
-	        kind == SF_T_HF_COMPANION) &&
-	       sf_vfile_size(f, &size) == 0 && size > LARGE;
+	return sf_kind_of(n)->in_memory && sf_vfile_size(f, &size) == 0 && size > LARGE;
 }
 
 /* Takes out what is too much; the caller lets go of the list (linked by chain) without the lock. */
@@ -175,7 +172,9 @@ int sf_tree_open(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_
 		return sf_fail(err, -ENOENT, "there is no node %" PRIu64, n);
 	f = sf_tree_cache_get(t, n);
 	if (!f) {
-		r = sf_tree_make_file(t, n, &f, err);
+		const struct sf_kind *kind = sf_kind_of(n);
+		r = kind->make ? kind->make(t, n, &f, err)
+		               : sf_fail(err, -EISDIR, "a directory is not a file");
 		if (r < 0)
 			return r;
 		f = put(t, n, f);

@@ -5,29 +5,20 @@
 #include "base/path.h"
 #include "catalog/entry_name.h"
 #include "tree/tree_priv.h"
+#include "view/view_size.h"
 
-static const char *suffix_of(enum sf_tree_kind dir, enum sf_tree_kind *ret_file)
+static const char *suffix_of(enum sf_tree_kind file)
 {
-	switch (dir) {
-	case SF_T_NPY:
-		*ret_file = SF_T_NPY_FILE;
-		return ".npy";
-	case SF_T_PT:
-		*ret_file = SF_T_PT_FILE;
-		return ".pt";
-	default:
-		*ret_file = SF_T_SAFETENSORS_FILE;
-		return ".safetensors";
-	}
+	return file == SF_T_NPY_FILE ? ".npy" : file == SF_T_PT_FILE ? ".pt" : ".safetensors";
 }
 
-bool sf_flat_shows(const struct sf_tree *t, enum sf_tree_kind dir, uint32_t entry)
+bool sf_flat_shows(const struct sf_tree *t, enum sf_tree_kind file, uint32_t entry)
 {
 	if (t->c->entry[entry].tensor == SF_NONE)
 		return false;
-	if (dir == SF_T_NPY)
+	if (file == SF_T_NPY_FILE)
 		return !sf_view_npy_refuses(t->c, entry);
-	return dir == SF_T_PT || !sf_view_safetensors_refuses(t->c, entry, true);
+	return file == SF_T_PT_FILE || !sf_view_safetensors_refuses(t->c, entry, true);
 }
 
 static void put_name(const struct sf_entry *e, struct sf_buf *out)
@@ -35,11 +26,10 @@ static void put_name(const struct sf_entry *e, struct sf_buf *out)
 	sf_name_encode(out, e->name, e->len, e->name, e->len, strlen(SF_FLAT_SUFFIX));
 }
 
-int sf_flat_lookup(const struct sf_tree *t, enum sf_tree_kind dir, const char *name, size_t len,
-                   sf_node *ret)
+static int lookup(const struct sf_tree *t, enum sf_tree_kind file, const char *name, size_t len,
+                  sf_node *ret)
 {
-	enum sf_tree_kind file;
-	const char *suffix = suffix_of(dir, &file);
+	const char *suffix = suffix_of(file);
 	size_t suffix_len = strlen(suffix);
 	struct sf_buf b = { 0 };
 	uint32_t entry = SF_NONE;
@@ -60,7 +50,7 @@ int sf_flat_lookup(const struct sf_tree *t, enum sf_tree_kind dir, const char *n
 		r = sf_buf_check(&b);
 	}
 	if (r >= 0 && (entry == SF_NONE || b.len != len || memcmp(b.at, name, len) != 0 ||
-	               !sf_flat_shows(t, dir, entry)))
+	               !sf_flat_shows(t, file, entry)))
 		r = -ENOENT;
 	sf_buf_release(&b);
 	if (r >= 0)
@@ -68,16 +58,15 @@ int sf_flat_lookup(const struct sf_tree *t, enum sf_tree_kind dir, const char *n
 	return r;
 }
 
-int sf_flat_readdir(struct sf_tree *t, enum sf_tree_kind dir, uint64_t cookie, sf_tree_each *each,
-                    void *arg)
+static int list(const struct sf_tree *t, enum sf_tree_kind file, uint64_t cookie,
+                sf_tree_each *each, void *arg)
 {
-	enum sf_tree_kind file;
-	const char *suffix = suffix_of(dir, &file);
+	const char *suffix = suffix_of(file);
 	struct sf_buf name = { 0 };
 	int r = 0;
 
 	for (uint64_t i = cookie; i < t->c->n && !r; i++) {
-		if (!sf_flat_shows(t, dir, (uint32_t)i))
+		if (!sf_flat_shows(t, file, (uint32_t)i))
 			continue;
 		sf_buf_reset(&name);
 		put_name(&t->c->entry[i], &name);
@@ -90,3 +79,128 @@ int sf_flat_readdir(struct sf_tree *t, enum sf_tree_kind dir, uint64_t cookie, s
 	sf_buf_release(&name);
 	return r < 0 ? r : 0;
 }
+
+static bool is_dir(const struct sf_tree *t, sf_node n)
+{
+	(void)t;
+	return sf_node_index(n) == 0;
+}
+
+/* ---- npy/ ---- */
+
+static int lookup_npy(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
+                      sf_node *ret)
+{
+	(void)dir;
+	return lookup(t, SF_T_NPY_FILE, name, len, ret);
+}
+
+static int list_npy(const struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
+                    void *arg)
+{
+	(void)dir;
+	return list(t, SF_T_NPY_FILE, cookie, each, arg);
+}
+
+static int make_npy(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_error *err)
+{
+	return sf_view_npy(t->c, t->r, sf_node_index(n), ret, err);
+}
+
+static int size_of_npy(const struct sf_tree *t, sf_node n, uint64_t *ret)
+{
+	return sf_view_npy_size(t->c, sf_node_index(n), ret);
+}
+
+static uint32_t links_of_npy(const struct sf_tree *t, sf_node n)
+{
+	return sf_links_of_entry(t, t->shows_npy, sf_node_index(n));
+}
+
+const struct sf_kind sf_kind_npy = {
+	.dir = true, .valid = is_dir, .lookup = lookup_npy, .readdir = list_npy
+};
+const struct sf_kind sf_kind_npy_file = {
+	.valid = sf_leaf_of_tensor,
+	.entry = sf_leaf_entry,
+	.make = make_npy,
+	.size = size_of_npy,
+	.nlink = links_of_npy,
+};
+
+/* ---- pt/ ---- */
+
+static int lookup_pt(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
+                     sf_node *ret)
+{
+	(void)dir;
+	return lookup(t, SF_T_PT_FILE, name, len, ret);
+}
+
+static int list_pt(const struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
+                   void *arg)
+{
+	(void)dir;
+	return list(t, SF_T_PT_FILE, cookie, each, arg);
+}
+
+static uint32_t links_of_pt(const struct sf_tree *t, sf_node n)
+{
+	return sf_links_of_entry(t, t->shows_pt, sf_node_index(n));
+}
+
+const struct sf_kind sf_kind_pt = {
+	.dir = true, .valid = is_dir, .lookup = lookup_pt, .readdir = list_pt
+};
+const struct sf_kind sf_kind_pt_file = {
+	.valid = sf_leaf_of_tensor,
+	.entry = sf_leaf_entry,
+	.make = sf_leaf_make_pt,
+	.kept_size = sf_leaf_pt_size,
+	.nlink = links_of_pt,
+};
+
+/* ---- safetensors/ ---- */
+
+static int lookup_safetensors(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
+                              sf_node *ret)
+{
+	(void)dir;
+	return lookup(t, SF_T_SAFETENSORS_FILE, name, len, ret);
+}
+
+static int list_safetensors(const struct sf_tree *t, sf_node dir, uint64_t cookie,
+                            sf_tree_each *each, void *arg)
+{
+	(void)dir;
+	return list(t, SF_T_SAFETENSORS_FILE, cookie, each, arg);
+}
+
+static int make_safetensors(struct sf_tree *t, sf_node n, struct sf_vfile **ret,
+                            struct sf_error *err)
+{
+	const struct sf_selection sel = sf_leaf_selection(t, sf_node_index(n));
+
+	return sf_view_safetensors(t->c, t->r, &sel, ret, err);
+}
+
+static int size_of_safetensors(const struct sf_tree *t, sf_node n, uint64_t *ret)
+{
+	return sf_view_safetensors_size(t->c, sf_node_index(n), ret);
+}
+
+static uint32_t links_of_safetensors(const struct sf_tree *t, sf_node n)
+{
+	return sf_links_of_entry(t, t->shows_safetensors, sf_node_index(n));
+}
+
+const struct sf_kind sf_kind_safetensors = {
+	.dir = true, .valid = is_dir, .lookup = lookup_safetensors, .readdir = list_safetensors
+};
+const struct sf_kind sf_kind_safetensors_file = {
+	.valid = sf_leaf_of_tensor,
+	.entry = sf_leaf_entry,
+	.make = make_safetensors,
+	.size = size_of_safetensors,
+	.nlink = links_of_safetensors,
+};

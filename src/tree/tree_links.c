@@ -84,11 +84,11 @@ static void link_root(struct sf_tree *t)
 {
 	for (uint32_t i = 0; i < t->nroot; i++) {
 		struct sf_root_entry *e = &t->root[i];
-		const struct sf_selection sel = sf_tree_root_selection(t, e);
+		const struct sf_selection sel = sf_root_selection(t, e);
 		e->same = i;
 		for (uint32_t k = 0; k < i && e->same == i; k++) {
 			const struct sf_root_entry *of = &t->root[k];
-			const struct sf_selection other = sf_tree_root_selection(t, of);
+			const struct sf_selection other = sf_root_selection(t, of);
 			if (((is_pt(e) && is_pt(of)) || (is_st(e) && is_st(of))) &&
 			    same_selection(t, &sel, &other))
 				e->same = k;
@@ -106,7 +106,7 @@ static int link_hf(struct sf_tree *t)
 	if (!pos)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < t->nroot && t->hf_same == SF_NONE; i++) {
-		const struct sf_selection sel = sf_tree_root_selection(t, &t->root[i]);
+		const struct sf_selection sel = sf_root_selection(t, &t->root[i]);
 		if (is_st(&t->root[i]) && same_tensors(t, &sel, &t->hf->file[0].sel, pos))
 			t->hf_same = i; /* the first: the one whose node it is */
 	}
@@ -135,27 +135,16 @@ static bool state_shows(const struct sf_tree *t, const struct sf_entry *e)
 	return t->shows_state && parts <= SF_T_DEPTH_MAX;
 }
 
-uint32_t sf_tree_nlink(const struct sf_tree *t, sf_node n)
+uint32_t sf_links_of_entry(const struct sf_tree *t, bool flat, uint32_t entry)
 {
-	uint32_t i = sf_node_index(n), links = 0;
+	return SF_MAX((uint32_t)flat + state_shows(t, &t->c->entry[entry]), 1u);
+}
 
-	switch (sf_node_kind(n)) {
-	case SF_T_NPY_FILE:
-		links = t->shows_npy + state_shows(t, &t->c->entry[i]);
-		break;
-	case SF_T_PT_FILE:
-		links = t->shows_pt + state_shows(t, &t->c->entry[i]);
-		break;
-	case SF_T_SAFETENSORS_FILE:
-		links = t->shows_safetensors + state_shows(t, &t->c->entry[i]);
-		break;
-	case SF_T_ROOT_FILE:
-		for (uint32_t k = 0; k < t->nroot; k++)
-			links += t->root[k].same == i;
-		links += t->hf_same == i;
-		break;
-	default:
-		break;
-	}
+uint32_t sf_links_of_root(const struct sf_tree *t, uint32_t i)
+{
+	uint32_t links = t->hf_same == i;
+
+	for (uint32_t k = 0; k < t->nroot; k++)
+		links += t->root[k].same == i;
 	return SF_MAX(links, 1u);
 }

@@ -1,5 +1,6 @@
-/* Inside of the virtual tree: node numbers, and one set of functions per kind of directory. Only
- * view/ includes it. */
+/* Inside of the virtual tree: node numbers, and what each kind of node can do. Only tree/ includes
+ * it. A new kind is a number, its struct sf_kind in a file of its own, and a line in tree_kinds.c;
+ * a directory that the root shows is a line in tree_root.c too. */
 #ifndef SF_TREE_TREE_PRIV_H
 #define SF_TREE_TREE_PRIV_H
 
@@ -91,7 +92,7 @@ struct sf_tree {
 	uint32_t nshown;
 	uint32_t hf_same; /* root entry whose node hf/'s only weights are, SF_NONE: none */
 	bool shows_state, shows_npy, shows_pt, shows_safetensors; /* views= */
-	uint64_t bytes; /* of all tensors */
+	uint64_t bytes;                                           /* of all tensors */
 	/* Sizes that cost something, plus one, once known; 0 before. Two per entry: info.json or
 	 * value.json, .pt. */
 	_Atomic uint64_t *entry_size, *hf_size;
@@ -106,65 +107,81 @@ struct sf_tree {
 typedef int sf_tree_each(void *arg, const char *name, size_t len, sf_node node,
                          enum sf_node_type type, uint64_t next_cookie);
 
+/*
+ * A kind of node. Every function is asked about valid nodes of its kind alone (but for valid
+ * itself) and never waits; NULL is what the comment says.
+ */
+struct sf_kind {
+	bool dir;
+	bool (*valid)(const struct sf_tree *t, sf_node n); /* did we give this number out? */
+	/* the entry it shows; NULL: none */
+	uint32_t (*entry)(const struct sf_tree *t, sf_node n);
+	/* Adds to the hash @h what tells it from all nodes of its kind in every mount, whatever the
+	 * options: names. NULL: its entry's name, or nothing. */
+	uint64_t (*path)(const struct sf_tree *t, sf_node n, uint64_t h);
+	/* What else sf_tree_attr says of it; NULL: nothing. */
+	void (*attr)(const struct sf_tree *t, sf_node n, struct sf_attr *ret);
+
+	/* directories */
+	int (*lookup)(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
+	              sf_node *ret);
+	int (*readdir)(const struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
+	               void *arg);
+
+	/* files: a new one, one reference; no I/O. NULL: there is none, it is live. */
+	int (*make)(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_error *err);
+	/* NULL: the size of what make made. */
+	int (*size)(const struct sf_tree *t, sf_node n, uint64_t *ret);
+	/* Where a size that was found by making is kept, plus one; NULL: nowhere. */
+	_Atomic uint64_t *(*kept_size)(struct sf_tree *t, sf_node n);
+	uint32_t (*nlink)(const struct sf_tree *t, sf_node n); /* NULL: 1 */
+	bool in_memory; /* what make made holds all its text: it is not kept when nobody has it */
+	bool stored;    /* it shows what is stored, never cast */
+};
+extern const struct sf_kind sf_kind_root, sf_kind_root_file; /* tree_root.c */
+extern const struct sf_kind sf_kind_hf, sf_kind_hf_file, sf_kind_hf_index, sf_kind_hf_companion;
+extern const struct sf_kind sf_kind_state; /* tree_state.c */
+extern const struct sf_kind sf_kind_raw, sf_kind_info, sf_kind_value_json, sf_kind_value_pt;
+extern const struct sf_kind sf_kind_npy, sf_kind_pt, sf_kind_safetensors; /* tree_flat.c */
+extern const struct sf_kind sf_kind_npy_file, sf_kind_pt_file, sf_kind_safetensors_file;
+extern const struct sf_kind sf_kind_shards, sf_kind_shards_file;   /* tree_shards.c */
+extern const struct sf_kind sf_kind_control, sf_kind_control_file; /* tree_live.c */
+/* tree_kinds.c: of a number whatever it is; what is none of ours has a kind that is never valid. */
+const struct sf_kind *sf_kind_of(sf_node n);
+
+/* FNV-1a: the same in every process, which sf_hash is not. */
+uint64_t sf_tree_mix(uint64_t h, const void *p, size_t len);
+
 /* tree_root.c */
 int sf_root_make(struct sf_tree *t, struct sf_error *err);
-int sf_root_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret);
-int sf_root_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg);
-enum sf_node_type sf_root_type(const struct sf_root_entry *e);
+struct sf_selection sf_root_selection(const struct sf_tree *t, const struct sf_root_entry *e);
+const char *sf_root_link(const struct sf_tree *t, sf_node n); /* its target, NULL: it is no link */
 
 /* tree_links.c: paths that show the same bytes */
 int sf_links_make(struct sf_tree *t, struct sf_error *err); /* once root and hf/ are there */
-uint32_t sf_tree_nlink(const struct sf_tree *t, sf_node n); /* of a file */
+/* Links of a file of one entry that a flat directory and state/ show, and of a file of the root. */
+uint32_t sf_links_of_entry(const struct sf_tree *t, bool flat, uint32_t entry);
+uint32_t sf_links_of_root(const struct sf_tree *t, uint32_t i);
 
-/* tree_hf.c: also .shardfuse/, whose four files are fixed */
+/* tree_hf.c */
 int sf_hf_make(struct sf_tree *t, struct sf_error *err); /* once t->hf is there */
-int sf_hf_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret);
-int sf_hf_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg);
-const char *sf_hf_node_name(const struct sf_tree *t, sf_node n);
-uint32_t sf_hf_nfiles(const struct sf_tree *t);            /* weights, index, companions */
-sf_node sf_hf_node(const struct sf_tree *t, uint32_t i);   /* i < nfiles */
-uint32_t sf_hf_number(const struct sf_tree *t, sf_node n); /* the inverse, for nodes of hf/ alone */
+uint32_t sf_hf_nfiles(const struct sf_tree *t);          /* weights, index, companions */
 
-/* tree_state.c */
-int sf_state_lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
-                    sf_node *ret);
-int sf_state_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
-                     void *arg);
-/* The keys below a directory: by_path[lo … hi). *ret_prefix: bytes of the name that the directory
- * stands for, with the dot behind. */
-void sf_state_range(const struct sf_tree *t, sf_node dir, uint32_t *ret_lo, uint32_t *ret_hi,
-                    size_t *ret_prefix);
-/* Below a component that is cut: the directory is of one key alone, other directories may have the
- * same components. */
-bool sf_state_is_cut(const struct sf_tree *t, sf_node dir);
-/* The entry whose own directory this is, SF_NONE. */
-uint32_t sf_state_leaf(const struct sf_tree *t, sf_node dir);
-
-bool sf_state_valid(const struct sf_tree *t, sf_node dir); /* does its key have that many parts? */
-
-/* tree_flat.c: npy/ pt/ safetensors/ */
-int sf_flat_lookup(const struct sf_tree *t, enum sf_tree_kind dir, const char *name, size_t len,
-                   sf_node *ret);
-int sf_flat_readdir(struct sf_tree *t, enum sf_tree_kind dir, uint64_t cookie, sf_tree_each *each,
-                    void *arg);
-bool sf_flat_shows(const struct sf_tree *t, enum sf_tree_kind dir, uint32_t entry);
+/* tree_leaf.c: the files of one key. tree_flat.c: those that have a directory each, too. */
+uint32_t sf_leaf_entry(const struct sf_tree *t, sf_node n); /* the entry is the node's index */
+bool sf_leaf_of_tensor(const struct sf_tree *t, sf_node n);
+struct sf_selection sf_leaf_selection(const struct sf_tree *t, uint32_t entry);
+_Atomic uint64_t *sf_leaf_pt_size(struct sf_tree *t, sf_node n);
+int sf_leaf_make_pt(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_error *err);
+/* Is there such a file of a tensor's entry? */
+bool sf_flat_shows(const struct sf_tree *t, enum sf_tree_kind file, uint32_t entry);
 
 /* tree_shards.c */
 int sf_shards_make(struct sf_tree *t, struct sf_error *err);
-int sf_shards_lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
-                     sf_node *ret);
-int sf_shards_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
-                      void *arg);
-bool sf_shards_valid(const struct sf_tree *t, sf_node dir);
-size_t sf_shards_prefix(const struct sf_tree *t, sf_node dir);
 
 /* tree_live.c: .shardfuse/ */
 #define SF_NCONTROL 2
-extern const char *const sf_control_names[SF_NCONTROL];
 
-/* tree_file.c: a new file of a node, one reference. */
-struct sf_selection sf_tree_root_selection(const struct sf_tree *t, const struct sf_root_entry *e);
-int sf_tree_make_file(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_error *err);
 /* tree_cache.c */
 int sf_tree_cache_make(struct sf_tree *t, struct sf_error *err);
 void sf_tree_cache_free(struct sf_tree *t);

@@ -114,7 +114,7 @@ int sf_root_make(struct sf_tree *t, struct sf_error *err)
 	             : 0;
 }
 
-enum sf_node_type sf_root_type(const struct sf_root_entry *e)
+static enum sf_node_type type_of(const struct sf_root_entry *e)
 {
 	return e->what == SF_ROOT_DIR    ? SF_NODE_DIR
 	       : e->what == SF_ROOT_LINK ? SF_NODE_LINK
@@ -127,8 +127,15 @@ static sf_node node_of(const struct sf_tree *t, uint32_t i)
 	                                      : sf_node_make(SF_T_ROOT_FILE, 0, t->root[i].same);
 }
 
-int sf_root_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret)
+static bool is_root(const struct sf_tree *t, sf_node n)
 {
+	(void)t;
+	return n == SF_NODE_ROOT;
+}
+
+static int lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len, sf_node *ret)
+{
+	(void)dir;
 	/* a few hundred names at most, and the kernel remembers what it found */
 	for (uint32_t i = 0; i < t->nroot; i++)
 		if (strlen(t->root[i].name) == len && memcmp(t->root[i].name, name, len) == 0) {
@@ -138,14 +145,120 @@ int sf_root_lookup(const struct sf_tree *t, const char *name, size_t len, sf_nod
 	return -ENOENT;
 }
 
-int sf_root_readdir(struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg)
+static int list(const struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
+                void *arg)
 {
+	(void)dir;
 	for (uint64_t i = cookie; i < t->nroot; i++) {
 		const struct sf_root_entry *e = &t->root[i];
-		int r = each(arg, e->name, strlen(e->name), node_of(t, (uint32_t)i),
-		             sf_root_type(e), i + 1);
+		int r = each(arg, e->name, strlen(e->name), node_of(t, (uint32_t)i), type_of(e),
+		             i + 1);
 		if (r)
 			return r < 0 ? r : 0;
 	}
 	return 0;
 }
+
+const struct sf_kind sf_kind_root = {
+	.dir = true, .valid = is_root, .lookup = lookup, .readdir = list
+};
+
+/* ---- its files and links ---- */
+
+static const struct sf_root_entry *entry_of(const struct sf_tree *t, sf_node n)
+{
+	return &t->root[sf_node_index(n)];
+}
+
+static bool is_root_file(const struct sf_tree *t, sf_node n)
+{
+	return sf_node_index(n) < t->nroot && entry_of(t, n)->what != SF_ROOT_DIR;
+}
+
+const char *sf_root_link(const struct sf_tree *t, sf_node n)
+{
+	return sf_node_kind(n) == SF_T_ROOT_FILE && is_root_file(t, n) ? entry_of(t, n)->target
+	                                                               : NULL;
+}
+
+static uint64_t mix_name(const struct sf_tree *t, sf_node n, uint64_t h)
+{
+	return sf_tree_mix(h, entry_of(t, n)->name, strlen(entry_of(t, n)->name));
+}
+
+static void add_link(const struct sf_tree *t, sf_node n, struct sf_attr *ret)
+{
+	const struct sf_root_entry *e = entry_of(t, n);
+
+	if (e->what != SF_ROOT_LINK)
+		return;
+	ret->type = SF_NODE_LINK;
+	ret->mode = 0777;
+	ret->size = strlen(e->target);
+}
+
+static struct sf_selection group_selection(const struct sf_tree *t, uint32_t group)
+{
+	const struct sf_cat_group *g = &t->c->group[group];
+
+	return (struct sf_selection){ .entry = t->c->by_group + g->first,
+		                      .n = g->n,
+		                      .strip = g->of->strip,
+		                      .cast = g->of->role == SF_ROLE_MODEL };
+}
+
+struct sf_selection sf_root_selection(const struct sf_tree *t, const struct sf_root_entry *e)
+{
+	switch ((enum sf_root_what)e->what) {
+	case SF_ROOT_CHECKPOINT_PT:
+	case SF_ROOT_CHECKPOINT_ST:
+		return (struct sf_selection){ .entry = t->all, .n = t->c->n };
+	case SF_ROOT_GROUP_PT:
+	case SF_ROOT_GROUP_ST:
+		return group_selection(t, e->group);
+	default:
+		return (struct sf_selection){ .n = 0 };
+	}
+}
+
+static int make_file(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_error *err)
+{
+	const struct sf_root_entry *e = entry_of(t, n);
+	const struct sf_selection sel = sf_root_selection(t, e);
+
+	switch ((enum sf_root_what)e->what) {
+	case SF_ROOT_README:
+		return sf_view_readme(t->c, t->r, ret, err);
+	case SF_ROOT_INFO:
+		return sf_view_info_json(t->c, t->r, ret, err);
+	case SF_ROOT_TENSORS:
+		return sf_view_tensors_json(t->c, t->r, ret, err);
+	case SF_ROOT_CHECKPOINT_PT:
+	case SF_ROOT_GROUP_PT:
+		return sf_view_pt(t->c, t->r, &sel, ret, err);
+	case SF_ROOT_CHECKPOINT_ST:
+	case SF_ROOT_GROUP_ST:
+		return sf_view_safetensors(t->c, t->r, &sel, ret, err);
+	default:
+		return sf_fail(err, -EISDIR, "'%s' is not a file", e->name);
+	}
+}
+
+static _Atomic uint64_t *kept_size(struct sf_tree *t, sf_node n)
+{
+	return &t->root[sf_node_index(n)].size;
+}
+
+static uint32_t nlink_of(const struct sf_tree *t, sf_node n)
+{
+	return sf_links_of_root(t, sf_node_index(n));
+}
+
+const struct sf_kind sf_kind_root_file = {
+	.valid = is_root_file,
+	.path = mix_name,
+	.attr = add_link,
+	.make = make_file,
+	.kept_size = kept_size,
+	.nlink = nlink_of,
+};

@@ -36,7 +36,7 @@ int sf_shards_make(struct sf_tree *t, struct sf_error *err)
 }
 
 /* Bytes of the names below @dir that are its path, with the slash behind. */
-size_t sf_shards_prefix(const struct sf_tree *t, sf_node dir)
+static size_t prefix_of(const struct sf_tree *t, sf_node dir)
 {
 	unsigned depth = sf_node_depth(dir);
 	size_t n = 0;
@@ -49,7 +49,7 @@ size_t sf_shards_prefix(const struct sf_tree *t, sf_node dir)
 	return n;
 }
 
-bool sf_shards_valid(const struct sf_tree *t, sf_node dir)
+static bool is_dir(const struct sf_tree *t, sf_node dir)
 {
 	unsigned depth = sf_node_depth(dir);
 
@@ -105,10 +105,9 @@ static uint32_t end_of(const struct sf_tree *t, uint32_t lo, const char *prefix,
 	return lo;
 }
 
-int sf_shards_lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
-                     sf_node *ret)
+static int lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len, sf_node *ret)
 {
-	size_t prefix = sf_shards_prefix(t, dir);
+	size_t prefix = prefix_of(t, dir);
 	struct sf_buf path = { 0 };
 	uint32_t pos;
 	int r = -ENOENT;
@@ -140,10 +139,10 @@ int sf_shards_lookup(const struct sf_tree *t, sf_node dir, const char *name, siz
 }
 
 /* Cookies are positions from the directory's first file on. */
-int sf_shards_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
-                      void *arg)
+static int list(const struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
+                void *arg)
 {
-	size_t prefix = sf_shards_prefix(t, dir);
+	size_t prefix = prefix_of(t, dir);
 	uint32_t lo = prefix ? sf_node_index(dir) : 0, hi = t->nshown;
 	int r = 0;
 
@@ -163,7 +162,7 @@ int sf_shards_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_e
 		}
 		uint32_t end = end_of(t, pos, f->name, (size_t)(slash - f->name) + 1);
 		/* object stores may have a file and "directory" of one name: the file it is */
-		int found = sf_shards_lookup(t, dir, s, (size_t)(slash - s), &same);
+		int found = lookup(t, dir, s, (size_t)(slash - s), &same);
 		if (found < 0 && found != -ENOENT)
 			return found;
 		if (found == 0 && sf_node_kind(same) == SF_T_SHARDS)
@@ -172,3 +171,57 @@ int sf_shards_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_e
 	}
 	return r < 0 ? r : 0;
 }
+
+static uint64_t mix_dir(const struct sf_tree *t, sf_node n, uint64_t h)
+{
+	size_t prefix = prefix_of(t, n);
+
+	return prefix ? sf_tree_mix(h, at(t, sf_node_index(n))->name, prefix) : h;
+}
+
+const struct sf_kind sf_kind_shards = {
+	.dir = true, .valid = is_dir, .path = mix_dir, .lookup = lookup, .readdir = list
+};
+
+/* ---- stored files ---- */
+
+static const struct sf_file *file_of(const struct sf_tree *t, sf_node n)
+{
+	return &t->c->ckpt->listing[sf_node_index(n)];
+}
+
+static bool is_file(const struct sf_tree *t, sf_node n)
+{
+	return sf_node_index(n) < t->c->ckpt->nlisting;
+}
+
+static uint64_t mix_file(const struct sf_tree *t, sf_node n, uint64_t h)
+{
+	return sf_tree_mix(h, file_of(t, n)->name, file_of(t, n)->name_len);
+}
+
+static void add_listed(const struct sf_tree *t, sf_node n, struct sf_attr *ret)
+{
+	ret->listed = sf_node_index(n);
+	if (file_of(t, n)->info.version.mtime_ns)
+		ret->mtime_ns = file_of(t, n)->info.version.mtime_ns;
+}
+
+static int make_file(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_error *err)
+{
+	return sf_view_listed(t->c, t->r, sf_node_index(n), ret, err);
+}
+
+static int size_of_file(const struct sf_tree *t, sf_node n, uint64_t *ret)
+{
+	*ret = file_of(t, n)->info.size;
+	return 0;
+}
+
+const struct sf_kind sf_kind_shards_file = {
+	.valid = is_file,
+	.path = mix_file,
+	.attr = add_listed,
+	.make = make_file,
+	.size = size_of_file,
+};

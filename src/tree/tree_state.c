@@ -78,8 +78,10 @@ static uint32_t end_of(const struct sf_tree *t, uint32_t pos, uint32_t hi, size_
 	return hi;
 }
 
-void sf_state_range(const struct sf_tree *t, sf_node dir, uint32_t *ret_lo, uint32_t *ret_hi,
-                    size_t *ret_prefix)
+/* The keys below a directory: by_path[lo … hi). *ret_prefix: bytes of the name that the directory
+ * stands for, with the dot behind. */
+static void range_of(const struct sf_tree *t, sf_node dir, uint32_t *ret_lo, uint32_t *ret_hi,
+                     size_t *ret_prefix)
 {
 	uint32_t lo = sf_node_index(dir);
 
@@ -93,7 +95,8 @@ void sf_state_range(const struct sf_tree *t, sf_node dir, uint32_t *ret_lo, uint
 	*ret_hi = cut_before(e, *ret_prefix) ? lo + 1 : end_of(t, lo, t->c->n, *ret_prefix);
 }
 
-bool sf_state_valid(const struct sf_tree *t, sf_node dir)
+/* Does its key have that many parts? */
+static bool is_dir(const struct sf_tree *t, sf_node dir)
 {
 	unsigned depth = sf_node_depth(dir), parts = 1;
 
@@ -107,14 +110,17 @@ bool sf_state_valid(const struct sf_tree *t, sf_node dir)
 	return depth <= parts;
 }
 
-bool sf_state_is_cut(const struct sf_tree *t, sf_node dir)
+/* Below a component that is cut: the directory is of one key alone, others may have the same
+ * components. */
+static bool is_cut(const struct sf_tree *t, sf_node dir)
 {
 	const struct sf_entry *e = at(t, sf_node_index(dir));
 
 	return cut_before(e, sf_name_prefix(e->name, e->len, sf_node_depth(dir)));
 }
 
-uint32_t sf_state_leaf(const struct sf_tree *t, sf_node dir)
+/* The entry whose own directory this is, SF_NONE. */
+static uint32_t leaf_of(const struct sf_tree *t, sf_node dir)
 {
 	unsigned depth = sf_node_depth(dir);
 
@@ -130,15 +136,14 @@ static bool shows_leaf_file(const struct sf_tree *t, uint32_t entry, const struc
 {
 	if (f->object != (t->c->entry[entry].tensor == SF_NONE))
 		return false;
-	if (f->kind == SF_T_NPY_FILE)
-		return !sf_view_npy_refuses(t->c, entry);
-	return f->kind != SF_T_SAFETENSORS_FILE || !sf_view_safetensors_refuses(t->c, entry, true);
+	return (f->kind != SF_T_NPY_FILE && f->kind != SF_T_SAFETENSORS_FILE) ||
+	       sf_flat_shows(t, f->kind, entry);
 }
 
 static int lookup_file(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
                        sf_node *ret)
 {
-	uint32_t leaf = sf_state_leaf(t, dir);
+	uint32_t leaf = leaf_of(t, dir);
 
 	for (size_t i = 0; leaf != SF_NONE && i < SF_ARRAY_LEN(leaf_files); i++) {
 		const struct leaf_file *f = &leaf_files[i];
@@ -202,20 +207,21 @@ static int lookup_cut(const struct sf_tree *t, sf_node dir, uint32_t lo, uint32_
 	return r;
 }
 
-int sf_state_lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len,
-                    sf_node *ret)
+static int lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len, sf_node *ret)
 {
 	struct sf_buf want = { 0 };
 	uint32_t lo, hi, end;
 	size_t prefix;
 	int r;
 
+	if (t->c->n == 0)
+		return -ENOENT;
 	if (memchr(name, '.', len))
 		return lookup_file(t, dir, name, len, ret); /* a directory's name never has a dot */
 	if (sf_node_depth(dir) >= SF_T_DEPTH_MAX)
 		return -ENOENT;
-	sf_state_range(t, dir, &lo, &hi, &prefix);
-	if (sf_state_leaf(t, dir) != SF_NONE)
+	range_of(t, dir, &lo, &hi, &prefix);
+	if (leaf_of(t, dir) != SF_NONE)
 		lo++;
 	end = hi;
 	r = lookup_cut(t, dir, lo, hi, prefix, name, len, ret);
@@ -243,7 +249,8 @@ int sf_state_lookup(const struct sf_tree *t, sf_node dir, const char *name, size
 	return r;
 }
 
-int sf_state_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each, void *arg)
+static int list(const struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_each *each,
+                void *arg)
 {
 	uint32_t lo, hi, leaf = SF_NONE;
 	struct sf_buf name = { 0 };
@@ -252,8 +259,8 @@ int sf_state_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_ea
 
 	if (t->c->n == 0)
 		return 0;
-	sf_state_range(t, dir, &lo, &hi, &prefix);
-	leaf = sf_state_leaf(t, dir);
+	range_of(t, dir, &lo, &hi, &prefix);
+	leaf = leaf_of(t, dir);
 	for (; leaf != SF_NONE && cookie < SF_ARRAY_LEN(leaf_files) && !r; cookie++)
 		if (shows_leaf_file(t, leaf, &leaf_files[cookie]))
 			r = each(arg, leaf_files[cookie].name, strlen(leaf_files[cookie].name),
@@ -285,3 +292,27 @@ int sf_state_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_ea
 	sf_buf_release(&name);
 	return r < 0 ? r : 0;
 }
+
+static uint64_t mix_path(const struct sf_tree *t, sf_node n, uint64_t h)
+{
+	const uint8_t depth = (uint8_t)sf_node_depth(n);
+	uint32_t lo, hi;
+	size_t prefix;
+
+	if (sf_node_depth(n) == 0)
+		return h;
+	range_of(t, n, &lo, &hi, &prefix);
+	const struct sf_entry *e = at(t, lo);
+	h = sf_tree_mix(h, e->name, prefix - 1);
+	h = sf_tree_mix(h, &depth, 1);
+	return is_cut(t, n) ? sf_tree_mix(h, e->name + prefix - 1, e->len - (prefix - 1)) : h;
+}
+
+const struct sf_kind sf_kind_state = {
+	.dir = true,
+	.valid = is_dir,
+	.entry = leaf_of,
+	.path = mix_path,
+	.lookup = lookup,
+	.readdir = list,
+};

@@ -16,8 +16,8 @@ static const char *const names[X_N] = { PREFIX "source", PREFIX "etag",  PREFIX 
 /* tensor.raw is never cast, and stored files have nothing of a key. */
 static enum sf_dtype dtype_of(const struct sf_tree *t, sf_node n, const struct sf_entry *e)
 {
-	return sf_node_kind(n) == SF_T_LEAF_RAW ? (enum sf_dtype)t->c->ckpt->tensor[e->tensor].dtype
-	                                        : (enum sf_dtype)e->dtype;
+	return sf_kind_of(n)->stored ? (enum sf_dtype)t->c->ckpt->tensor[e->tensor].dtype
+	                             : (enum sf_dtype)e->dtype;
 }
 
 /* Which version of the bytes: the stored file's own, else the checkpoint's. */
