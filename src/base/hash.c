@@ -86,3 +86,12 @@ uint64_t sf_hash(const void *data, size_t len)
 	}
 	return mix(seed[1] ^ len, mix(a ^ seed[2], b ^ h) ^ seed[3]);
 }
+
+uint64_t sf_fnv1a(uint64_t h, const void *p, size_t len)
+{
+	const uint8_t *b = p;
+
+	for (size_t i = 0; i < len; i++)
+		h = (h ^ b[i]) * UINT64_C(0x100000001b3);
+	return h;
+}

@@ -9,6 +9,9 @@
 
 /* 64-bit hash of bytes; keyed with a per-process random seed so that hostile names cannot collide by design. */
 uint64_t sf_hash(const void *p, size_t len);
+/* FNV-1a, 64 bits, gone on with from @h (SF_FNV1A at first): the same in every process, which sf_hash is not; collisions can be made. */
+#define SF_FNV1A UINT64_C(0xcbf29ce484222325)
+uint64_t sf_fnv1a(uint64_t h, const void *p, size_t len);
 
 /*
  * The map holds (hash, value); whether a slot's key equals the asked one is the caller's @same(arg, value, key, len),

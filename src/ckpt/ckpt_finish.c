@@ -289,9 +289,7 @@ static uint64_t mix(uint64_t h, uint64_t v)
 
 static uint64_t mix_text(uint64_t h, const char *s, size_t len)
 {
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ (uint8_t)s[i]) * UINT64_C(0x100000001b3);
-	return mix(h, len);
+	return mix(sf_fnv1a(h, s, len), len);
 }
 
 /*

@@ -5,15 +5,6 @@
 
 #include "tree/tree_priv.h"
 
-uint64_t sf_tree_mix(uint64_t h, const void *p, size_t len)
-{
-	const uint8_t *b = p;
-
-	for (size_t i = 0; i < len; i++)
-		h = (h ^ b[i]) * UINT64_C(0x100000001b3);
-	return h;
-}
-
 /* The names that lead to a node, or others that tell it from all nodes of its kind: not its number,
  * which depends on the options. */
 static uint64_t mix_path(const struct sf_tree *t, sf_node n, uint64_t h)
@@ -24,17 +15,15 @@ static uint64_t mix_path(const struct sf_tree *t, sf_node n, uint64_t h)
 	if (kind->path)
 		return kind->path(t, n, h);
 	entry = sf_tree_entry(t, n);
-	return entry == SF_NONE ? h
-	                        : sf_tree_mix(h, t->c->entry[entry].name, t->c->entry[entry].len);
+	return entry == SF_NONE ? h : sf_fnv1a(h, t->c->entry[entry].name, t->c->entry[entry].len);
 }
 
 static uint64_t ino_of(const struct sf_tree *t, sf_node n)
 {
 	const uint8_t kind = (uint8_t)sf_node_kind(n);
-	uint64_t h = sf_tree_mix(UINT64_C(0xcbf29ce484222325), t->c->ckpt->version_hash,
-	                         sizeof(t->c->ckpt->version_hash));
+	uint64_t h = sf_fnv1a(SF_FNV1A, t->c->ckpt->version_hash, sizeof(t->c->ckpt->version_hash));
 
-	h = mix_path(t, n, sf_tree_mix(h, &kind, 1));
+	h = mix_path(t, n, sf_fnv1a(h, &kind, 1));
 	h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
 	h = (h ^ h >> 27) * UINT64_C(0x94d049bb133111eb);
 	h ^= h >> 31;

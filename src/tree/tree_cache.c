@@ -168,7 +168,7 @@ int sf_tree_open(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_
 	struct sf_vfile *f;
 	int r;
 
-	if (!sf_tree_valid(t, n))
+	if (!sf_kind_of(n)->valid(t, n))
 		return sf_fail(err, -ENOENT, "there is no node %" PRIu64, n);
 	f = sf_tree_cache_get(t, n);
 	if (!f) {

@@ -113,7 +113,7 @@ static uint64_t mix_name(const struct sf_tree *t, sf_node n, uint64_t h)
 {
 	const char *s = name_at(t, number_of(t, n));
 
-	return sf_tree_mix(h, s, strlen(s));
+	return sf_fnv1a(h, s, strlen(s));
 }
 
 static _Atomic uint64_t *kept_size(struct sf_tree *t, sf_node n)

@@ -139,12 +139,3 @@ uint32_t sf_links_of_entry(const struct sf_tree *t, bool flat, uint32_t entry)
 {
 	return SF_MAX((uint32_t)flat + state_shows(t, &t->c->entry[entry]), 1u);
 }
-
-uint32_t sf_links_of_root(const struct sf_tree *t, uint32_t i)
-{
-	uint32_t links = t->hf_same == i;
-
-	for (uint32_t k = 0; k < t->nroot; k++)
-		links += t->root[k].same == i;
-	return SF_MAX(links, 1u);
-}

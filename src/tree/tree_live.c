@@ -51,7 +51,7 @@ static bool is_file(const struct sf_tree *t, sf_node n)
 static uint64_t mix_name(const struct sf_tree *t, sf_node n, uint64_t h)
 {
 	(void)t;
-	return sf_tree_mix(h, names[sf_node_index(n)], strlen(names[sf_node_index(n)]));
+	return sf_fnv1a(h, names[sf_node_index(n)], strlen(names[sf_node_index(n)]));
 }
 
 static void is_live(const struct sf_tree *t, sf_node n, struct sf_attr *ret)
@@ -69,7 +69,7 @@ int sf_tree_live_text(struct sf_tree *t, sf_node n, const struct sf_counters *c,
 	struct sf_budget_stat memory;
 	int r;
 
-	if (!sf_tree_valid(t, n) || sf_node_kind(n) != SF_T_CONTROL_FILE)
+	if (sf_node_kind(n) != SF_T_CONTROL_FILE || !is_file(t, n))
 		return sf_fail(err, -ENOENT, "not a file of .shardfuse/");
 	sf_budget_stat(sf_reader_io(t->r)->budget, &memory);
 	r = sf_node_index(n) == 0 ? sf_counters_json(c, &memory, ret)

@@ -149,9 +149,6 @@ extern const struct sf_kind sf_kind_control, sf_kind_control_file; /* tree_live.
 /* tree_kinds.c: of a number whatever it is; what is none of ours has a kind that is never valid. */
 const struct sf_kind *sf_kind_of(sf_node n);
 
-/* FNV-1a: the same in every process, which sf_hash is not. */
-uint64_t sf_tree_mix(uint64_t h, const void *p, size_t len);
-
 /* tree_root.c */
 int sf_root_make(struct sf_tree *t, struct sf_error *err);
 struct sf_selection sf_root_selection(const struct sf_tree *t, const struct sf_root_entry *e);
@@ -159,9 +156,8 @@ const char *sf_root_link(const struct sf_tree *t, sf_node n); /* its target, NUL
 
 /* tree_links.c: paths that show the same bytes */
 int sf_links_make(struct sf_tree *t, struct sf_error *err); /* once root and hf/ are there */
-/* Links of a file of one entry that a flat directory and state/ show, and of a file of the root. */
+/* Links of a file of one entry: state/ shows it, and with @flat a directory of its own. */
 uint32_t sf_links_of_entry(const struct sf_tree *t, bool flat, uint32_t entry);
-uint32_t sf_links_of_root(const struct sf_tree *t, uint32_t i);
 
 /* tree_hf.c */
 int sf_hf_make(struct sf_tree *t, struct sf_error *err); /* once t->hf is there */

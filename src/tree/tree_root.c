@@ -183,7 +183,7 @@ const char *sf_root_link(const struct sf_tree *t, sf_node n)
 
 static uint64_t mix_name(const struct sf_tree *t, sf_node n, uint64_t h)
 {
-	return sf_tree_mix(h, entry_of(t, n)->name, strlen(entry_of(t, n)->name));
+	return sf_fnv1a(h, entry_of(t, n)->name, strlen(entry_of(t, n)->name));
 }
 
 static void add_link(const struct sf_tree *t, sf_node n, struct sf_attr *ret)
@@ -251,7 +251,11 @@ static _Atomic uint64_t *kept_size(struct sf_tree *t, sf_node n)
 
 static uint32_t nlink_of(const struct sf_tree *t, sf_node n)
 {
-	return sf_links_of_root(t, sf_node_index(n));
+	uint32_t i = sf_node_index(n), links = t->hf_same == i;
+
+	for (uint32_t k = 0; k < t->nroot; k++)
+		links += t->root[k].same == i;
+	return SF_MAX(links, 1u);
 }
 
 const struct sf_kind sf_kind_root_file = {

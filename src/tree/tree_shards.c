@@ -176,7 +176,7 @@ static uint64_t mix_dir(const struct sf_tree *t, sf_node n, uint64_t h)
 {
 	size_t prefix = prefix_of(t, n);
 
-	return prefix ? sf_tree_mix(h, at(t, sf_node_index(n))->name, prefix) : h;
+	return prefix ? sf_fnv1a(h, at(t, sf_node_index(n))->name, prefix) : h;
 }
 
 const struct sf_kind sf_kind_shards = {
@@ -197,7 +197,7 @@ static bool is_file(const struct sf_tree *t, sf_node n)
 
 static uint64_t mix_file(const struct sf_tree *t, sf_node n, uint64_t h)
 {
-	return sf_tree_mix(h, file_of(t, n)->name, file_of(t, n)->name_len);
+	return sf_fnv1a(h, file_of(t, n)->name, file_of(t, n)->name_len);
 }
 
 static void add_listed(const struct sf_tree *t, sf_node n, struct sf_attr *ret)

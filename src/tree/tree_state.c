@@ -303,9 +303,9 @@ static uint64_t mix_path(const struct sf_tree *t, sf_node n, uint64_t h)
 		return h;
 	range_of(t, n, &lo, &hi, &prefix);
 	const struct sf_entry *e = at(t, lo);
-	h = sf_tree_mix(h, e->name, prefix - 1);
-	h = sf_tree_mix(h, &depth, 1);
-	return is_cut(t, n) ? sf_tree_mix(h, e->name + prefix - 1, e->len - (prefix - 1)) : h;
+	h = sf_fnv1a(h, e->name, prefix - 1);
+	h = sf_fnv1a(h, &depth, 1);
+	return is_cut(t, n) ? sf_fnv1a(h, e->name + prefix - 1, e->len - (prefix - 1)) : h;
 }
 
 const struct sf_kind sf_kind_state = {
