@@ -216,7 +216,7 @@ void sf_fs_free_handles(struct sf_fs *fs)
 static int open_live(struct sf_fs *fs, fuse_ino_t ino, struct sf_handle *h)
 {
 	struct sf_error err = SF_ERROR_INIT;
-	return sf_tree_live_text(fs->s->tree, ino, &fs->s->io.counters, &h->text, &h->text_len,
+	return sf_tree_live_text(fs->s->tree, ino, &fs->s->io->counters, &h->text, &h->text_len,
 	                         &err);
 }
 

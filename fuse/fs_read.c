@@ -52,13 +52,13 @@ void sf_fs_log_failure(struct sf_fs *fs, const char *kind, int code, uint64_t th
 	if (vsnprintf(line, sizeof(line), fmt, ap) < 0)
 		line[0] = '\0';
 	va_end(ap);
-	sf_log_limited(fs->s->io.failures, fs->s->io.log, SF_LOG_ERROR,
+	sf_log_limited(fs->s->io->failures, fs->s->io->log, SF_LOG_ERROR,
 	               sf_hash(alike, sizeof(alike)), "%s", line);
 }
 
 static void count_error(struct sf_fs *fs, const struct sf_read *rd, int r)
 {
-	struct sf_counters *c = &fs->s->io.counters;
+	struct sf_counters *c = &fs->s->io->counters;
 	if (r == -ECANCELED)
 		return; /* the client's own wish */
 	atomic_fetch_add_explicit(&c->errors, 1, memory_order_relaxed);
@@ -171,7 +171,7 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64
 		free(p);
 		return;
 	}
-	atomic_fetch_add_explicit(&fs->s->io.counters.parked, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&fs->s->io->counters.parked, 1, memory_order_relaxed);
 	/* before submit, which may reply and end req; an interrupt that comes in between finds
 	 * nothing to cancel yet */
 	fuse_req_interrupt_func(req, interrupted, p);
@@ -202,7 +202,7 @@ void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	}
 
 	uint64_t len = SF_MIN((uint64_t)size, h->size - at);
-	struct sf_counters *c = &fs->s->io.counters;
+	struct sf_counters *c = &fs->s->io->counters;
 	atomic_fetch_add_explicit(&c->read_requests, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->read_bytes, len, memory_order_relaxed);
 

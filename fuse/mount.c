@@ -134,8 +134,8 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	sigset_t block;
 	int r;
 
-	common->hold_hf = true;
-	r = make_absolute(&common->view.hf_files, err);
+	common->session.hold_hf = true;
+	r = make_absolute(&common->session.view.hf_files, err);
 	if (r >= 0)
 		r = make_absolute(&common->log_file, err);
 	if (r >= 0)
@@ -143,7 +143,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	if (r < 0)
 		return r;
 	if (!o->foreground) {
-		r = go_to_background(&d, common->trace_fd, failed_code);
+		r = go_to_background(&d, common->session.trace_fd, failed_code);
 		if (r < 0)
 			return sf_fail(err, r, "cannot go into the background: %s", strerror(-r));
 	}
@@ -158,12 +158,12 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	if (o->auto_unmount)
 		r = sf_auto_unmount_start(&cleaner, mountpoint, err);
 	if (r >= 0)
-		r = sf_session_open(&s, common, source, err);
+		r = sf_session_open(&s, &common->session, source, err);
 	if (r < 0)
 		return r;
 	clock_gettime(CLOCK_REALTIME, &began);
-	s.io.counters.began_ns = began.tv_sec * 1000000000LL + began.tv_nsec;
-	s.io.counters.given = given;
+	s.io->counters.began_ns = began.tv_sec * 1000000000LL + began.tv_nsec;
+	s.io->counters.given = given;
 	sf_node hf;
 	if (!common->quiet && !s.view.hf_files_found &&
 	    sf_tree_lookup(s.tree, SF_NODE_ROOT, "hf", 2, &hf) >= 0)
@@ -197,7 +197,7 @@ static int run_mount(const void *opt, const struct sf_common *given, int argc, c
 	int code = SF_EXIT_OK;
 	(void)argc;
 
-	if (sf_mount_options_apply(&o, common, &err) < 0 || sf_views_check(&common->view, &err) < 0)
+	if (sf_mount_options_apply(&o, common, &err) < 0 || sf_views_check(&common->session.view, &err) < 0)
 		code = sf_cli_error(SF_EXIT_USAGE, &err);
 	else if (mount_and_serve(&o, common, argv[0], argv[1], SF_EXIT_FAILED, &err) < 0)
 		code = sf_cli_error(SF_EXIT_FAILED, &err);

@@ -60,7 +60,7 @@ static int apply_word(struct sf_mount_options *o, struct sf_common *common, char
 {
 	const struct sf_opt *const tables[] = { sf_mount_word_table, sf_common_options,
 		                                sf_view_option_table, NULL };
-	void *const dests[] = { o, common, &common->view };
+	void *const dests[] = { o, common, &common->session.view };
 
 	if (!*word || is_ignored(word))
 		return 0;

@@ -3,7 +3,7 @@
 #define SF_FUSE_MOUNT_OPTIONS_H
 
 #include "fuse/serve.h"
-#include "lib/session.h"
+#include "tool/common.h"
 
 struct sf_mount_options {
 	struct sf_strs words; /* every -o as given */

@@ -149,7 +149,7 @@ static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd,
  */
 static void set_timeouts(struct sf_fs *fs, const struct sf_serve_options *o)
 {
-	unsigned read_s = (fs->s->io.timeout_ms + 999) / 1000;
+	unsigned read_s = (fs->s->io->timeout_ms + 999) / 1000;
 
 	if (!read_s)
 		return; /* no deadlines are wanted */
@@ -175,7 +175,7 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 	sf_open_table_init(&fs.open);
 	set_timeouts(&fs, o);
 	/* without memory for it all lines are written */
-	sf_log_limit_new(s->io.log, SF_LOG_LIMIT_MS, SF_LOG_LIMIT_KEYS, &s->io.failures, NULL);
+	sf_log_limit_new(s->io->log, SF_LOG_LIMIT_MS, SF_LOG_LIMIT_KEYS, &s->io->failures, NULL);
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);
@@ -240,8 +240,8 @@ out:
 	sf_thread_pool_free(fs.sizers);
 	sf_fs_answer_interrupted(&fs);
 	sf_fs_free_handles(&fs);
-	sf_log_limit_free(s->io.failures);
-	s->io.failures = NULL;
+	sf_log_limit_free(s->io->failures);
+	s->io->failures = NULL;
 	if (w.se)
 		fuse_session_destroy(w.se);
 	fuse_opt_free_args(&args);

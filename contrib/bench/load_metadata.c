@@ -15,7 +15,7 @@
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include "lib/session.h"
+#include "tool/common.h"
 
 static double now(void)
 {
@@ -64,7 +64,7 @@ int main(int argc, char **argv)
 	sf_common_init(&common);
 	reset_peak();
 	double rss0 = status("VmRSS"), t0 = now();
-	int r = sf_session_open(&s, &common, argv[1], &err);
+	int r = sf_session_open(&s, &common.session, argv[1], &err);
 	double t1 = now();
 	if (r < 0) {
 		fprintf(stderr, "%s\n", err.msg);

@@ -141,7 +141,7 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 	}
 	if (cmd->view) {
 		tables[n] = sf_view_option_table;
-		dests[n++] = &common.view;
+		dests[n++] = &common.session.view;
 	}
 	int args = sf_options_parse(tables, dests, argc - 1, argv + 1, &err);
 	if (args >= 0 && (args < cmd->min_args || (cmd->max_args >= 0 && args > cmd->max_args)))
@@ -149,7 +149,7 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 		               args < cmd->min_args ? "%s: arguments are missing"
 		                                    : "%s: too many arguments",
 		               cmd->name);
-	if (args >= 0 && sf_views_check(&common.view, &err) < 0)
+	if (args >= 0 && sf_views_check(&common.session.view, &err) < 0)
 		args = -EINVAL;
 	if (args < 0)
 		code = usage(cmd, &err);

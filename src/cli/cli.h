@@ -2,7 +2,7 @@
 #ifndef SF_CLI_CLI_H
 #define SF_CLI_CLI_H
 
-#include "lib/session.h"
+#include "tool/common.h"
 
 enum { SF_EXIT_OK = 0, SF_EXIT_FAILED = 1, SF_EXIT_USAGE = 2 };
 

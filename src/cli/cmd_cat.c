@@ -13,7 +13,7 @@ static int put_live(struct sf_session *s, sf_node node, struct sf_error *err)
 {
 	SF_FREE char *text = NULL;
 	size_t len;
-	int r = sf_tree_live_text(s->tree, node, &s->io.counters, &text, &len, err);
+	int r = sf_tree_live_text(s->tree, node, &s->io->counters, &text, &len, err);
 
 	if (r >= 0)
 		fwrite(text, 1, len, stdout);
@@ -45,7 +45,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	sf_node node;
 	(void)opt, (void)argc;
 
-	if (sf_session_open(&s, common, argv[0], &err) < 0)
+	if (sf_session_open(&s, &common->session, argv[0], &err) < 0)
 		return sf_cli_error(SF_EXIT_FAILED, &err);
 	int r = sf_tree_walk(s.tree, argv[1], true, &node, &err);
 	if (r >= 0) {

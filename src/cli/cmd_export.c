@@ -280,7 +280,7 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 		r = sf_out_check_any(&x->list, err);
 	if (r == -ENOENT)
 		nothing(x, r, err);
-	if (r >= 0 && hf && !x->s->view.hf_files_found && !x->s->opt->quiet)
+	if (r >= 0 && hf && !x->s->view.hf_files_found && !x->list.quiet)
 		fprintf(stderr, "shardfuse: no config.json: add --hf-files DIR\n");
 	if (r >= 0) {
 		dir = is_file_target(x) ? sf_dir_of(x->target) : strdup(x->target);
@@ -318,7 +318,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	const char *source = argv[0], *target = argv[1];
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_session s;
-	struct export x = { .s = &s, .target = target, .strategy = ONE_FILE, .list = { .s = &s } };
+	struct export x = { .s = &s,
+		            .target = target,
+		            .strategy = ONE_FILE,
+		            .list = { .s = &s, .quiet = common->quiet } };
 	int format = -1;
 	(void)argc;
 
@@ -370,10 +373,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		return bad_usage(&err);
 	}
 	x.optim = o->optim || (!o->no_optim && x.format == SF_OUT_PT && x.strategy == ONE_FILE &&
-	                       !common->view.model_only);
+	                       !common->session.view.model_only);
 
 	sf_interrupt_init();
-	int r = sf_session_open(&s, common, source, &err);
+	int r = sf_session_open(&s, &common->session, source, &err);
 	if (r >= 0) {
 		r = export(&x, o, &err);
 		sf_out_release(&x.list);

@@ -295,12 +295,15 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_get_choice ch = { 0 };
 	struct sf_session s;
-	struct get g = { .s = &s, .ch = &ch, .files = { .s = &s }, .out = { .s = &s } };
+	struct get g = { .s = &s,
+		         .ch = &ch,
+		         .files = { .s = &s, .quiet = common->quiet },
+		         .out = { .s = &s, .quiet = common->quiet } };
 
 	if (where(&g, o, &err) < 0)
 		return sf_cli_error(SF_EXIT_USAGE, &err);
 	sf_interrupt_init();
-	int r = sf_session_open(&s, common, argv[0], &err);
+	int r = sf_session_open(&s, &common->session, argv[0], &err);
 	if (r >= 0) {
 		r = sf_get_choose(s.catalog, argc - 1, argv + 1, &ch, &err);
 		if (r >= 0)

@@ -32,7 +32,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_session s;
 
-	int r = sf_session_open(&s, common, argv[0], &err);
+	int r = sf_session_open(&s, &common->session, argv[0], &err);
 	if (r >= 0) {
 		if (argc > 1)
 			r = sf_info_keys(&s, argv[1], o->json, &err);

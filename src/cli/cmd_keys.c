@@ -140,7 +140,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_session s;
 
-	if (sf_session_open(&s, common, argv[0], &err) < 0)
+	if (sf_session_open(&s, &common->session, argv[0], &err) < 0)
 		return sf_cli_error(SF_EXIT_FAILED, &err);
 	struct listing l = { .o = opt, .s = &s, .c = s.catalog };
 	if (isatty(STDOUT_FILENO))

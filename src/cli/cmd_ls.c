@@ -298,7 +298,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	char root[] = "", *none[] = { root }, **paths = argc > 1 ? argv + 1 : none;
 	int n = argc > 1 ? argc - 1 : 1, r = 0;
 
-	if (sf_session_open(&s, common, argv[0], &l.err) < 0)
+	if (sf_session_open(&s, &common->session, argv[0], &l.err) < 0)
 		return sf_cli_error(SF_EXIT_FAILED, &l.err);
 	l.tree = s.tree;
 	l.columns =

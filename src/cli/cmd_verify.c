@@ -239,7 +239,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		        o->strict);
 		return sf_cli_error(SF_EXIT_USAGE, &err);
 	}
-	if (sf_session_open(&s, common, argv[0], &err) < 0)
+	if (sf_session_open(&s, &common->session, argv[0], &err) < 0)
 		return sf_cli_error(VERIFY_UNKNOWN, &err);
 	v.c = s.catalog;
 	v.progress = &progress;

@@ -120,12 +120,12 @@ static void offer_of_source(struct comp *c, enum names what)
 		tables_of(c->cmd, tables);
 		sf_common_init(&typed);
 		for (size_t t = c->cmd->options ? 1 : 0; tables[t]; t++)
-			dests[t] = tables[t] == sf_common_options ? (void *)&typed : &typed.view;
+			dests[t] = tables[t] == sf_common_options ? (void *)&typed : &typed.session.view;
 		sf_options_parse(tables, dests, c->nwords, word, NULL);
 		use = typed;
-		use.log = (struct sf_log){ 0 };
+		use.session.log = NULL;
 		if (what == STORED_KEYS)
-			sf_view_options_init(&use.view);
+			sf_view_options_init(&use.session.view);
 		if (what == PATHS)
 			sf_names_paths(&l, &use, c->source, c->prefix);
 		else

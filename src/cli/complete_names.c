@@ -40,7 +40,7 @@ static int open_local(struct sf_session *s, const struct sf_common *common, cons
 {
 	if (strstr(source, "://") && !begins(source, strlen(source), "file://"))
 		return -ENOTSUP;
-	return sf_session_open(s, common, source, NULL);
+	return sf_session_open(s, &common->session, source, NULL);
 }
 
 void sf_names_keys(struct sf_names *ret, const struct sf_common *common, const char *source,

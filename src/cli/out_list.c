@@ -252,14 +252,14 @@ int sf_out_check_claims(const struct sf_out_list *l, struct sf_error *err)
 int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err)
 {
 	struct sf_progress progress;
-	struct print p = { l->s->opt->quiet, l->report ? l->report : stdout };
+	struct print p = { l->quiet, l->report ? l->report : stdout };
 
 	int r = sf_out_check_claims(l, err);
 
 	if (r < 0)
 		return r;
 	o->progress = &progress;
-	sf_progress_init(&progress, l->s->opt->quiet);
+	sf_progress_init(&progress, l->quiet);
 	r = sf_write_files(l->s, l->file, l->n, o, written, &p, err);
 	if (r >= 0)
 		sf_progress_summary(&progress, "wrote");

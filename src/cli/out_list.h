@@ -36,6 +36,7 @@ struct sf_out_list {
 	struct sf_out_file *file;
 	struct sf_out_item *item; /* file[i].which is i */
 	size_t n, cap;
+	bool quiet;
 	FILE *report;    /* where sf_out_write tells what it wrote; NULL: stdout */
 	uint32_t *entry; /* the selections' entries, one after another */
 	uint64_t nentries, entries_cap;

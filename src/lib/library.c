@@ -9,7 +9,7 @@
 #include "value/object.h"
 
 struct shardfuse {
-	struct sf_common common;
+	struct sf_session_options opt;
 	struct sf_session s;
 };
 struct shardfuse_file {
@@ -35,11 +35,9 @@ int shardfuse_open(const char *source, struct shardfuse **ret, struct shardfuse_
 
 	if (!h)
 		return hand_over(err, &e, sf_fail(&e, -ENOMEM, "'%s'", source));
-	sf_common_init(&h->common);
-	h->common.log = (struct sf_log){ 0 }; /* a library does not talk */
-	r = sf_session_open(&h->s, &h->common, source, &e);
+	sf_session_options_init(&h->opt); /* without a log: a library does not talk */
+	r = sf_session_open(&h->s, &h->opt, source, &e);
 	if (r < 0) {
-		sf_common_release(&h->common);
 		free(h);
 		return hand_over(err, &e, r);
 	}
@@ -52,7 +50,6 @@ void shardfuse_close(struct shardfuse *h)
 	if (!h)
 		return;
 	sf_session_close(&h->s);
-	sf_common_release(&h->common);
 	free(h);
 }
 

@@ -34,18 +34,40 @@ static int name_absolutely(struct sf_store *store, struct sf_error *err)
 	return 0;
 }
 
-int sf_session_store(struct sf_session *s, const struct sf_common *opt, const char *source,
+void sf_session_options_init(struct sf_session_options *o)
+{
+	*o = (struct sf_session_options){
+		.memory = UINT64_C(1) << 30, .threads = 16, .timeout_s = 60, .trace_fd = -1
+	};
+	sf_view_options_init(&o->view);
+}
+
+static int start_io(struct sf_io *io, const struct sf_session_options *opt, struct sf_error *err)
+{
+	int r = sf_io_init(io, opt->threads, err);
+
+	if (r < 0)
+		return r;
+	sf_budget_set_limit(io->budget, opt->memory);
+	io->timeout_ms = SF_MIN(opt->timeout_s, UINT32_MAX / 1000) * 1000;
+	io->log = opt->log;
+	io->guard = opt->guard;
+	io->trace_fd = opt->trace_fd;
+	return 0;
+}
+
+int sf_session_store(struct sf_session *s, const struct sf_session_options *opt, const char *source,
                      struct sf_error *err)
 {
-	*s = (struct sf_session){ .opt = opt, .view = opt->view };
-	int r = sf_io_init(&s->io, opt->threads, err);
+	int r = 0;
+
+	*s = (struct sf_session){ .opt = opt, .view = opt->view, .io = opt->io };
+	if (!s->io) {
+		r = start_io(&s->own_io, opt, err);
+		s->io = &s->own_io; /* it is there for good: sessions are not moved */
+	}
 	if (r >= 0) {
-		sf_budget_set_limit(s->io.budget, opt->memory);
-		s->io.timeout_ms = SF_MIN(opt->timeout_s, UINT32_MAX / 1000) * 1000;
-		s->io.log = &opt->log;
-		s->io.guard = opt->guard;
-		s->io.trace_fd = opt->trace_fd;
-		r = sf_store_open(&s->io, source, &s->store, err);
+		r = sf_store_open(s->io, source, &s->store, err);
 		if (r == -ENOTDIR)
 			r = sf_unread_source(source, err);
 	}
@@ -99,7 +121,7 @@ int sf_session_load(struct sf_session *s, struct sf_error *err)
 	return r;
 }
 
-int sf_session_open(struct sf_session *s, const struct sf_common *opt, const char *source,
+int sf_session_open(struct sf_session *s, const struct sf_session_options *opt, const char *source,
                     struct sf_error *err)
 {
 	int r = sf_session_store(s, opt, source, err);
@@ -117,7 +139,7 @@ void sf_session_close(struct sf_session *s)
 	sf_catalog_free(s->catalog);
 	sf_ckpt_free(s->ckpt);
 	sf_store_free(s->store);
-	sf_io_release(&s->io);
+	sf_io_release(&s->own_io); /* nothing where there is none */
 	free(s->hf_found);
 	if (s->hf_held)
 		close(s->hf_fd);

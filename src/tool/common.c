@@ -11,13 +11,14 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "lib/session.h"
 #include "store/guard.h"
+#include "tool/common.h"
 #include "tool/map_file.h"
 #include "tool/progress.h"
 
 #define FILES_WANTED 65536
 #define AT(field) offsetof(struct sf_common, field)
+#define SESSION(field) offsetof(struct sf_common, session.field)
 #define VIEW(field) offsetof(struct sf_view_options, field)
 
 static int parse_log_level(void *dest, const char *value, struct sf_error *err)
@@ -35,15 +36,16 @@ static int parse_log_level(void *dest, const char *value, struct sf_error *err)
 static int read_config(void *dest, const char *value, struct sf_error *err);
 
 const struct sf_opt sf_common_options[] = {
-	{ "source-format", 0, SF_OPT_STR, AT(source_format), NULL, "NAME",
+	{ "source-format", 0, SF_OPT_STR, SESSION(source_format), NULL, "NAME",
 	  "read SOURCE as this format, do not guess" },
-	{ "memory", 0, SF_OPT_SIZE, AT(memory), NULL, "SIZE",
+	{ "memory", 0, SF_OPT_SIZE, SESSION(memory), NULL, "SIZE",
 	  "memory beyond the metadata (default 1G)" },
-	{ "threads", 0, SF_OPT_UINT, AT(threads), NULL, "N",
+	{ "threads", 0, SF_OPT_UINT, SESSION(threads), NULL, "N",
 	  "threads that wait for storage (default 16)" },
-	{ "timeout", 0, SF_OPT_UINT, AT(timeout_s), NULL, "SECONDS",
+	{ "timeout", 0, SF_OPT_UINT, SESSION(timeout_s), NULL, "SECONDS",
 	  "deadline of each read (default 60, 0: none)" },
-	{ "complete", 0, SF_OPT_FLAG, AT(complete), NULL, NULL, "refuse a damaged checkpoint" },
+	{ "complete", 0, SF_OPT_FLAG, SESSION(complete), NULL, NULL,
+	  "refuse a damaged checkpoint" },
 	{ "quiet", 'q', SF_OPT_FLAG, AT(quiet), NULL, NULL, "print errors only" },
 	{ "log-level", 0, SF_OPT_CALL, 0, parse_log_level, "LEVEL", "error, warn, info or debug" },
 	{ "log-file", 0, SF_OPT_STR, AT(log_file), NULL, "FILE", "log to FILE" },
@@ -188,7 +190,7 @@ static void join_at_equals(char *s)
 static int config_line(struct sf_common *o, char *s, struct sf_error *err)
 {
 	const struct sf_opt *const tables[] = { sf_common_options, sf_view_option_table, NULL };
-	void *const dests[] = { o, &o->view };
+	void *const dests[] = { o, &o->session.view };
 
 	join_at_equals(s);
 	size_t len = strcspn(s, "=");
@@ -276,11 +278,10 @@ static void write_log(void *arg, enum sf_log_level level, const char *line)
 
 void sf_common_init(struct sf_common *o)
 {
-	*o = (struct sf_common){
-		.memory = 1ULL << 30, .threads = 16, .timeout_s = 60, .trace_fd = -1
-	};
+	*o = (struct sf_common){ .quiet = false };
+	sf_session_options_init(&o->session);
 	o->log = (struct sf_log){ .write = write_log, .arg = o, .level = SF_LOG_WARN };
-	sf_view_options_init(&o->view);
+	o->session.log = &o->log;
 }
 
 /* Shells give 1,024 files and mostly allow many more: what the process may have it takes, as far as
@@ -300,29 +301,29 @@ void sf_common_program(struct sf_common *o)
 	const char *trace = getenv("SF_TRACE");
 
 	raise_open_files();
-	o->guard = sf_guard_install() >= 0;
+	o->session.guard = sf_guard_install() >= 0;
 	if (!trace || !*trace)
 		return;
-	o->trace_fd = open(trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
-	if (o->trace_fd < 0)
+	o->session.trace_fd = open(trace, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666);
+	if (o->session.trace_fd < 0)
 		sf_log(&o->log, SF_LOG_ERROR, "SF_TRACE='%.300s': %s: reads are not traced", trace,
 		       strerror(errno));
 }
 
 void sf_common_release(struct sf_common *o)
 {
-	if (o->trace_fd >= 0)
-		close(o->trace_fd);
+	if (o->session.trace_fd >= 0)
+		close(o->session.trace_fd);
 	for (size_t i = 0; i < o->kept.n; i++)
 		free((void *)(uintptr_t)o->kept.at[i]);
 	free(o->kept.at);
-	free(o->view.key.at);
-	free(o->view.ignore.at);
-	for (size_t i = 0; i < o->view.views.n; i++)
-		free((void *)(uintptr_t)o->view.views.at[i]);
-	free(o->view.views.at);
-	free(o->view.map_arg);
-	free(o->view.hf_map_arg);
-	sf_map_rules_free(o->view.map, o->view.nmap);
-	sf_map_rules_free(o->view.hf_map, o->view.nhf_map);
+	free(o->session.view.key.at);
+	free(o->session.view.ignore.at);
+	for (size_t i = 0; i < o->session.view.views.n; i++)
+		free((void *)(uintptr_t)o->session.view.views.at[i]);
+	free(o->session.view.views.at);
+	free(o->session.view.map_arg);
+	free(o->session.view.hf_map_arg);
+	sf_map_rules_free(o->session.view.map, o->session.view.nmap);
+	sf_map_rules_free(o->session.view.hf_map, o->session.view.nhf_map);
 }

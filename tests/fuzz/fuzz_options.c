@@ -10,7 +10,7 @@
 #include "ckpt/ckpt_builder.h"
 #include "cli/key_slice.h"
 #include "fuse/mount_options.h"
-#include "lib/session.h"
+#include "tool/common.h"
 #include "store/source.h"
 #include "tests/fuzz/fz_files.h"
 #include "tests/fuzz/fz_mutate.h"
@@ -93,7 +93,7 @@ static int lines(const struct fz_file *f, char **to, int max)
 static void parse_argv(const struct fz_file *f, struct sf_common *o, char **argv, int argc)
 {
 	const struct sf_opt *const tables[] = { sf_common_options, sf_view_option_table, NULL };
-	void *const dests[] = { o, &o->view };
+	void *const dests[] = { o, &o->session.view };
 	char *given[WORDS];
 	struct sf_error err = SF_ERROR_INIT;
 	int r;
@@ -227,7 +227,7 @@ static void show(struct sf_common *o, uint64_t seed, char **keys, int nkeys, cha
 	if (sf_store_mem(&io, &data, 1, &store, NULL) < 0)
 		abort();
 	if (make(store, keys, nkeys, &ckpt) >= 0 &&
-	    whole_result("catalog", sf_catalog_new(ckpt, &o->view, &catalog, &err), &err) >= 0) {
+	    whole_result("catalog", sf_catalog_new(ckpt, &o->session.view, &catalog, &err), &err) >= 0) {
 		choose(catalog, asked, nasked);
 		if (sf_reader_new(ckpt, store, &reader, NULL) < 0)
 			abort();
@@ -273,7 +273,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	parse_mount(&m, &o, words, nwords);
 	if (file(&files, "config"))
 		parse_config(&o);
-	o.view.hf_files = NULL;
+	o.session.view.hf_files = NULL;
 	show(&o, whole_hash(0, data, size), keys, nkeys, asked, nasked);
 	sf_mount_options_release(&m);
 	sf_common_release(&o);

@@ -7,7 +7,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "format/format.h"
-#include "lib/session.h"
+#include "tool/common.h"
 #include "store/source.h"
 #include "tests/fuzz/fz_files.h"
 #include "tests/fuzz/fz_malloc.h"
@@ -63,7 +63,7 @@ static bool outside(const char *word)
 static void take_words(struct wish *w, char *text)
 {
 	const struct sf_opt *const tables[] = { sf_common_options, sf_view_option_table, NULL };
-	void *const dests[] = { &w->common, &w->common.view };
+	void *const dests[] = { &w->common, &w->common.session.view };
 	char *save = NULL;
 
 	for (char *word = strtok_r(text, "\n", &save); word; word = strtok_r(NULL, "\n", &save)) {
@@ -124,7 +124,7 @@ static void look_at_chunks(const struct sf_ckpt *ckpt)
 static void run(struct wish *w, const struct sf_mem_object *objects, size_t n,
                 struct sf_fault *plan, struct whole_visit *v)
 {
-	const struct sf_load_options opt = { w->common.source_format, w->common.complete };
+	const struct sf_load_options opt = { w->common.session.source_format, w->common.session.complete };
 	struct sf_store *store = NULL, *inner = NULL;
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_catalog *catalog = NULL;
@@ -136,7 +136,7 @@ static void run(struct wish *w, const struct sf_mem_object *objects, size_t n,
 	v->nseen = 0;
 	v->seed = w->seed;
 	v->silent = w->seed % 16 == 0;
-	sf_budget_set_limit(io.budget, SF_MIN(w->common.memory, MEMORY));
+	sf_budget_set_limit(io.budget, SF_MIN(w->common.session.memory, MEMORY));
 	io.timeout_ms = 0; /* a read that never ends is to be seen */
 	io.log = &w->common.log;
 	memset(&io.counters, 0, sizeof(io.counters));
@@ -155,7 +155,7 @@ static void run(struct wish *w, const struct sf_mem_object *objects, size_t n,
 	}
 	if (r >= 0) {
 		look_at_chunks(ckpt);
-		r = sf_catalog_new(ckpt, &w->common.view, &catalog, WANTED(v));
+		r = sf_catalog_new(ckpt, &w->common.session.view, &catalog, WANTED(v));
 		whole_note(v, "catalog", 0, whole_result("catalog", r, WANTED(v)), 0);
 	}
 	if (r >= 0) {

@@ -21,7 +21,7 @@
 #include "base/mem.h"
 #include "fuse/mountpoint.h"
 #include "fuse/serve.h"
-#include "lib/session.h"
+#include "tool/common.h"
 #include "store/source.h"
 #include "tests/lib/sf_test.h"
 
@@ -81,8 +81,8 @@ static inline int serve_slow(int ready_fd, unsigned timeout_ms, unsigned size_ti
 		                      .threads = slow_threads,
 		                      .size_timeout_s = size_timeout_s };
 	struct sf_store *slow = NULL;
-	int r = sf_session_store(&s, &common, source, &err);
-	s.io.timeout_ms = timeout_ms;
+	int r = sf_session_store(&s, &common.session, source, &err);
+	s.io->timeout_ms = timeout_ms;
 	s.view.hf_files_found = slow_hf_files;
 	if (r >= 0)
 		r = sf_store_fault(s.store, plan, &slow, &err);

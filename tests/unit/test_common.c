@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "lib/session.h"
+#include "tool/common.h"
 #include "tests/lib/sf_test.h"
 
 static int read_config(struct sf_common *o, const char *path, struct sf_error *err)
@@ -45,12 +45,12 @@ START_TEST(values_of_a_config_file_last_as_long_as_the_options)
 	                        &err) == 0,
 	              "%s", err.msg);
 	ck_assert_int_eq(read_text(&o, "hf-name=second\nkey=last", NULL), 0);
-	ck_assert_uint_eq(o.memory, 5 << 10);
+	ck_assert_uint_eq(o.session.memory, 5 << 10);
 	ck_assert_str_eq(o.log_file, "/x/y");
-	ck_assert_str_eq(o.view.hf_name, "second");
-	ck_assert_uint_eq(o.view.key.n, 3);
-	ck_assert_str_eq(o.view.key.at[0], "model");
-	ck_assert_str_eq(o.view.key.at[2], "last");
+	ck_assert_str_eq(o.session.view.hf_name, "second");
+	ck_assert_uint_eq(o.session.view.key.n, 3);
+	ck_assert_str_eq(o.session.view.key.at[0], "model");
+	ck_assert_str_eq(o.session.view.key.at[2], "last");
 	sf_common_release(&o);
 }
 END_TEST
@@ -68,7 +68,7 @@ START_TEST(a_wrong_line_of_a_config_file_is_named)
 		snprintf(text, sizeof(text), "timeout=7\n%s\ntimeout=8", wrong[i]);
 		ck_assert_int_eq(read_text(&o, text, &err), -EINVAL);
 		ck_assert_msg(strstr(err.msg, "line 2: ") != NULL, "%s", err.msg);
-		ck_assert_uint_eq(o.timeout_s, 7);
+		ck_assert_uint_eq(o.session.timeout_s, 7);
 		sf_common_release(&o);
 	}
 }

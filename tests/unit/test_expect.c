@@ -1,5 +1,6 @@
 #include "config.h"
 #include <string.h>
+#include "tool/common.h"
 #include "cli/expect.h"
 #include "tests/lib/sf_test.h"
 
@@ -13,7 +14,7 @@ static void open_data(struct open *o, const char *which)
 	struct sf_error err = SF_ERROR_INIT;
 	char path[4096];
 	sf_common_init(&o->common);
-	int r = sf_session_open(&o->s, &o->common, sf_test_data(path, which), &err);
+	int r = sf_session_open(&o->s, &o->common.session, sf_test_data(path, which), &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 }
 

@@ -54,19 +54,19 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 	              "st_dtypes=all,complete=no",
 	              &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
-	ck_assert_int_eq(s.c.view.dtype, SF_BFLOAT16);
-	ck_assert_uint_eq(s.c.view.views.n, 3);
-	ck_assert_str_eq(s.c.view.views.at[2], "hf");
-	ck_assert_uint_eq(s.c.view.key.n, 2);
-	ck_assert_str_eq(s.c.view.key.at[0], "model.a,b");
-	ck_assert_uint_eq(s.c.view.nmap, 1);
-	ck_assert_str_eq(s.c.view.hf_name, "adapter_model");
-	ck_assert_str_eq(s.c.view.hf_group, "ema");
-	ck_assert_uint_eq(s.c.memory, 2000000000);
-	ck_assert_uint_eq(s.c.timeout_s, 5);
-	ck_assert_uint_eq(s.c.view.max_shard_size, 1 << 20);
-	ck_assert(s.c.view.model_only && s.c.quiet && s.o.allow_other && s.c.view.st_all_dtypes &&
-	          !s.c.complete);
+	ck_assert_int_eq(s.c.session.view.dtype, SF_BFLOAT16);
+	ck_assert_uint_eq(s.c.session.view.views.n, 3);
+	ck_assert_str_eq(s.c.session.view.views.at[2], "hf");
+	ck_assert_uint_eq(s.c.session.view.key.n, 2);
+	ck_assert_str_eq(s.c.session.view.key.at[0], "model.a,b");
+	ck_assert_uint_eq(s.c.session.view.nmap, 1);
+	ck_assert_str_eq(s.c.session.view.hf_name, "adapter_model");
+	ck_assert_str_eq(s.c.session.view.hf_group, "ema");
+	ck_assert_uint_eq(s.c.session.memory, 2000000000);
+	ck_assert_uint_eq(s.c.session.timeout_s, 5);
+	ck_assert_uint_eq(s.c.session.view.max_shard_size, 1 << 20);
+	ck_assert(s.c.session.view.model_only && s.c.quiet && s.o.allow_other && s.c.session.view.st_all_dtypes &&
+	          !s.c.session.complete);
 	ck_assert_str_eq(s.o.umask, "022");
 	drop(&s);
 }
@@ -114,7 +114,7 @@ START_TEST(unknown_words_are_errors_that_name_the_near_one)
 	}
 	struct set s = { .o.sloppy = true };
 	ck_assert_int_eq(apply(&s, "entirely-unknown,dtype=fp16", NULL), 0);
-	ck_assert_int_eq(s.c.view.dtype, SF_FLOAT16);
+	ck_assert_int_eq(s.c.session.view.dtype, SF_FLOAT16);
 	drop(&s);
 }
 END_TEST

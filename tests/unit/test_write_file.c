@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <stdatomic.h>
+#include "tool/common.h"
 #include "base/arena.h"
 #include "base/mem.h"
 #include "parse/zip_read.h"
@@ -67,7 +68,7 @@ static void open_data(struct open *o, const char *which)
 	ck_assert_ptr_nonnull(mkdtemp(o->dir));
 	sf_common_init(&o->common);
 	sf_progress_init(&o->progress, true);
-	int r = sf_session_open(&o->s, &o->common, sf_test_data(path, which), &err);
+	int r = sf_session_open(&o->s, &o->common.session, sf_test_data(path, which), &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 }
 

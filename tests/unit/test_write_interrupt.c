@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+#include "tool/common.h"
 #include "base/mem.h"
 #include "tests/lib/no_tmpfile.h"
 #include "tests/lib/sf_test.h"
@@ -36,7 +37,7 @@ static void write_turns(const char *dir, unsigned turns, bool force)
 	char path[4096];
 
 	sf_common_init(&common);
-	if (sf_session_open(&s, &common, sf_test_data(path, "dcp/fsdp4/ckpt"), &err) < 0)
+	if (sf_session_open(&s, &common.session, sf_test_data(path, "dcp/fsdp4/ckpt"), &err) < 0)
 		_exit(9);
 	for (unsigned turn = 0; !turns || turn < turns; turn++) {
 		struct sf_out_file f[NAMES] = { 0 };
