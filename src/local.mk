@@ -78,21 +78,25 @@ SF_SOURCES_CKPT = \
 
 SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_composite.c \
+	%D%/format/dcp/dcp_dir.c \
 	%D%/format/dcp/dcp_join.c \
 	%D%/format/dcp/dcp_lightning.c \
 	%D%/format/dcp/dcp_lower.c \
 	%D%/format/dcp/dcp_merge.c \
 	%D%/format/dcp/dcp_meta.c \
+	%D%/format/dcp/dcp_read.c \
 	%D%/format/dcp/dcp_scan.c \
 	%D%/format/dcp/dcp_scan_build.c \
 	%D%/format/dcp/dcp_scan_chunks.c \
 	%D%/format/dcp/dcp_scan_class.c \
+	%D%/format/dcp/dcp_scan_input.c \
 	%D%/format/dcp/dcp_scan_items.c \
 	%D%/format/dcp/dcp_scan_memo.c \
 	%D%/format/dcp/dcp_subclass.c \
 	%D%/format/dcp/dcp_values.c \
 	%D%/format/dcp/format_dcp.c \
 	%D%/format/format.c \
+	%D%/format/format_dir.c \
 	%D%/format/format_unread.c \
 	%D%/format/run_dir.c \
 	%D%/format/safetensors/format_safetensors.c \

@@ -8,12 +8,12 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "format/dcp/format_dcp.h"
+#include "format/dcp/dcp_dir.h"
 #include "format/format.h"
 #include "format/format_unread.h"
 #include "format/run_dir.h"
 
-static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_dcp_hf };
+static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_safetensors };
 
 /* FILES_MAX: entries of one listing; a save with a file per item of 10^4 ranks stays below. */
 #define FILES_MAX (1u << 24)
@@ -137,7 +137,7 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
 static bool wanted(const struct sf_format *f, const char *name)
 {
 	return !name || strcmp(f->name, name) == 0 ||
-	       (f == &sf_format_dcp_hf && strcmp(name, "dcp") == 0) ||
+	       (f == &sf_format_safetensors && strcmp(name, "dcp") == 0) ||
 	       (f == &sf_format_dcp && sf_unread_format(name) == 2);
 }
 

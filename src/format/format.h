@@ -20,7 +20,7 @@ struct sf_format {
 		    struct sf_ckpt **ret, struct sf_error *err);
 };
 extern const struct sf_format sf_format_dcp;
-extern const struct sf_format sf_format_dcp_hf; /* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF directories */
+extern const struct sf_format sf_format_safetensors; /* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF directories */
 
 /*
  * sf_ckpt_load - list the store once, ask every format, load with the surest.

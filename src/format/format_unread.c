@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "format/dcp/dcp_lower.h"
+#include "format/format_dir.h"
 #include "format/format_unread.h"
 #include "format/torch_file.h"
 #include "store/source.h"
@@ -123,7 +123,7 @@ static void find_deepspeed(struct sf_store *store, const struct sf_objinfo *file
 	if (all)
 		stage = 3;
 	else if (optim)
-		stage = zero_stage(store, dcp_listed(files, n, optim));
+		stage = zero_stage(store, sf_format_listed(files, n, optim));
 	if (stage)
 		snprintf(ret->what, sizeof(ret->what), "DeepSpeed ZeRO-%d checkpoint", stage);
 	else

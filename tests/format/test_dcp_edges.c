@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "format/dcp/dcp_meta.h"
+#include "format/dcp/dcp_read.h"
 #include "tests/format/dcp_meta_text.h"
 #include "tests/format/dcp_pickler.h"
 #include "tests/lib/load.h"

@@ -9,8 +9,8 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "format/dcp/dcp_lower.h"
-#include "format/dcp/dcp_meta.h"
-#include "format/dcp/format_dcp.h"
+#include "format/dcp/dcp_read.h"
+#include "format/dcp/dcp_dir.h"
 #include "format/format.h"
 #include "read/reader.h"
 #include "store/source.h"
@@ -304,7 +304,7 @@ END_TEST
 START_TEST(two_keys_of_the_same_bytes_are_refused_with_the_reason)
 {
 	static const char *const names[] = { "a\xc3\xa9", "a\xed\xb3\x83\xed\xb2\xa9" };
-	const struct dcp_source src = { .dir = "" };
+	const struct sf_format_dir src = { .dir = "" };
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_ckpt_builder *b;
 	struct dcp_meta m = { 0 };

@@ -9,7 +9,7 @@
 #include "base/vec.h"
 #include "format/dcp/dcp_composite.h"
 #include "format/dcp/dcp_lower.h"
-#include "format/dcp/format_dcp.h"
+#include "format/dcp/dcp_dir.h"
 #include "format/safetensors/format_safetensors.h"
 
 enum kind {
@@ -125,7 +125,7 @@ static int find_children(const struct sf_objinfo *files, size_t n, struct sf_are
 		model = model || (dirs.at[i].kind >= DCP && !is_optim(&dirs.at[i]));
 	}
 	/* safetensors at the top are the model of optimizers below, where those have no other */
-	if (r >= 0 && dcp && !model && dcp_hf_is(files, n, "")) {
+	if (r >= 0 && dcp && !model && safetensors_is_dir(files, n, "")) {
 		struct child top = { .dir = "", .container = "model", .n = n, .kind = HF };
 		r = children_push(ret, top);
 	}
@@ -179,7 +179,7 @@ struct facts {
 	int64_t mtime;
 };
 
-static int load_dcp(struct dcp_source *src, const struct child *c, struct sf_ckpt_builder *b,
+static int load_dcp(struct sf_format_dir *src, const struct child *c, struct sf_ckpt_builder *b,
                     struct facts *facts, struct sf_error *err)
 {
 	struct dcp_meta m = { 0 };
@@ -200,17 +200,17 @@ static int load_dcp(struct dcp_source *src, const struct child *c, struct sf_ckp
 	return r;
 }
 
-static int load_hf(struct dcp_source *src, const struct child *c, struct sf_ckpt_builder *b,
+static int load_hf(struct sf_format_dir *src, const struct child *c, struct sf_ckpt_builder *b,
                    struct facts *facts, struct sf_error *err)
 {
-	struct dcp_hf_facts hf;
+	struct safetensors_facts hf;
 	int r;
 
 	if (!src->prefix)
 		src->prefix = c->container;
-	r = dcp_hf_load_dir(src, b, &hf, err);
+	r = safetensors_load_dir(src, b, &hf, err);
 	if (r >= 0 && !facts->writer)
-		facts->writer = dcp_hf_writer(&hf);
+		facts->writer = safetensors_writer(&hf);
 	if (r >= 0)
 		facts->mtime = SF_MAX(facts->mtime, hf.mtime_ns);
 	return r;
@@ -252,7 +252,7 @@ int dcp_load_composite(struct sf_store *store, const struct sf_objinfo *files, s
 		sf_fail(err, r, "no memory for %zu directories", kids.n + dirs.n);
 	for (size_t i = 0; i < kids.n && r >= 0; i++) {
 		const struct child *c = &kids.at[i];
-		struct dcp_source src = {
+		struct sf_format_dir src = {
 			.store = store, .files = files + c->at, .nfiles = c->n, .dir = c->dir
 		};
 		bool *again = &seen[!c->container ? 0 : is_optim(c) ? 2 : 1];
@@ -268,7 +268,7 @@ int dcp_load_composite(struct sf_store *store, const struct sf_objinfo *files, s
 	if (r >= 0)
 		r = warn_uncommitted(files, &dirs, b);
 	if (r >= 0)
-		sf_ckpt_builder_facts(b, facts.writer, NULL, dcp_step_of(store->source),
+		sf_ckpt_builder_facts(b, facts.writer, NULL, sf_format_step(store->source),
 		                      facts.ranks, facts.mtime);
 	return r;
 }

@@ -8,7 +8,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "format/dcp/dcp_lightning.h"
-#include "format/dcp/dcp_lower.h"
+#include "format/format_dir.h"
 #include "format/torch_file.h"
 
 #define META_NAME "meta.pt"
@@ -74,7 +74,7 @@ int dcp_lightning(struct sf_store *store, const struct sf_objinfo *files, size_t
 {
 	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { .limit = META_MAX };
 	SF_CLEANUP(sf_buf_release) struct sf_buf name = { .limit = 4096 };
-	const struct sf_objinfo *file = dcp_listed(files, n, META_NAME);
+	const struct sf_objinfo *file = sf_format_listed(files, n, META_NAME);
 	struct sf_error why = SF_ERROR_INIT;
 	const struct sf_pv *v;
 	struct sf_pv *dict;

@@ -25,7 +25,7 @@ struct place {                /* of m->place[] */
 
 struct lower {
 	const struct dcp_meta *m;
-	const struct dcp_source *src;
+	const struct sf_format_dir *src;
 	struct sf_ckpt_builder *b;
 	struct sf_error *err;
 	struct place *place;
@@ -37,16 +37,6 @@ struct lower {
 	const char **class;   /* by tensor: see dcp_find_subclasses; NULL: all are dense */
 	struct dcp_classes classes;
 };
-
-static int by_name(const void *key, const void *elem)
-{
-	return strcmp(key, ((const struct sf_objinfo *)elem)->name);
-}
-
-const struct sf_objinfo *dcp_listed(const struct sf_objinfo *files, size_t n, const char *name)
-{
-	return n ? bsearch(name, files, n, sizeof(*files), by_name) : NULL;
-}
 
 struct text {
 	const char *at;
@@ -164,7 +154,7 @@ static int open_place(struct lower *l, uint32_t i, struct sf_source **ret)
 	int r = set_file(l, i);
 
 	*ret = NULL;
-	if (r < 0 || !dcp_listed(l->src->files, l->src->nfiles, (const char *)l->file.at))
+	if (r < 0 || !sf_format_listed(l->src->files, l->src->nfiles, (const char *)l->file.at))
 		return r;
 	r = l->src->store->ops->open(l->src->store, (const char *)l->file.at, NULL, ret, &why);
 	if (r == -ENOENT || r == -EBADMSG)
@@ -542,7 +532,7 @@ static int lower_paths(struct lower *l)
 	return r;
 }
 
-int dcp_lower(const struct dcp_meta *m, const struct dcp_source *src, struct sf_ckpt_builder *b,
+int dcp_lower(const struct dcp_meta *m, const struct sf_format_dir *src, struct sf_ckpt_builder *b,
               struct sf_error *err)
 {
 	struct lower l = { .m = m,

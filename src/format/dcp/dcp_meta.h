@@ -160,23 +160,6 @@ struct dcp_meta {
 void dcp_meta_release(struct dcp_meta *m);
 
 /*
- * dcp_meta_read - one metadata file into an empty @m.
- *
- * Streams it through the scanner (dcp_scan.h); a pickle that is well formed but unlike what
- * it knows goes through the value reader (dcp_values.h). @name: the object; it stays open
- * only during the call. @want: the version that was listed, NULL any. Errors: -ESTALE it is
- * another, -EBADMSG with the byte offset and the opcode, -E2BIG a limit, those of the store. @m is
- * then unusable (release it).
- */
-enum dcp_reader {
-	DCP_READER_AUTO,
-	DCP_READER_SCAN,
-	DCP_READER_VALUES
-}; /* the latter two are for tests */
-int dcp_meta_read(struct dcp_meta *m, struct sf_store *store, const char *name,
-                  const struct sf_objinfo *want, enum dcp_reader reader, struct sf_error *err);
-
-/*
  * dcp_meta_finish - once after reading: joins what is pending, gives chunks of equal boxes the same
  * item, counts strays.
  *

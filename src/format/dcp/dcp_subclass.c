@@ -28,7 +28,7 @@ struct candidate {
 
 struct finder {
 	const struct dcp_meta *m;
-	const struct dcp_source *src;
+	const struct sf_format_dir *src;
 	struct sf_arena *arena;
 	struct sf_error *err;
 	struct sf_source *open; /* of place, the last one looked into */
@@ -96,7 +96,7 @@ static int open_place(struct finder *f, uint32_t place, struct sf_source **ret)
 	if (sf_buf_check(&name) < 0)
 		return sf_fail(f->err, sf_buf_check(&name), "dcp: a file name of %u bytes",
 		               path->len);
-	if (!dcp_listed(f->src->files, f->src->nfiles, (const char *)name.at))
+	if (!sf_format_listed(f->src->files, f->src->nfiles, (const char *)name.at))
 		return 0;
 	r = f->src->store->ops->open(f->src->store, (const char *)name.at, NULL, &f->open, &why);
 	if (r == -ENOENT || r == -EBADMSG)
@@ -274,7 +274,7 @@ static int find(struct finder *f, struct candidate *c, bool *ret_any)
 	return r;
 }
 
-int dcp_find_subclasses(const struct dcp_meta *m, const struct dcp_source *src,
+int dcp_find_subclasses(const struct dcp_meta *m, const struct sf_format_dir *src,
                         struct sf_arena *arena, const char ***ret, struct sf_error *err)
 {
 	SF_FREE struct candidate *c = sf_alloc_array(m->tensor.n, sizeof(*c));

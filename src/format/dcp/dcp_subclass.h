@@ -25,7 +25,7 @@ extern const char dcp_unknown_dtype[], dcp_lost_dtype[];
  * they count as dense. Cost: O(n log n), 2 to 5 reads of 4 KiB for a checkpoint of dense tensors,
  * one for each tensor that is not.
  */
-int dcp_find_subclasses(const struct dcp_meta *m, const struct dcp_source *src,
+int dcp_find_subclasses(const struct dcp_meta *m, const struct sf_format_dir *src,
                         struct sf_arena *arena, const char ***ret, struct sf_error *err);
 
 /* How many tensors are of which class. */

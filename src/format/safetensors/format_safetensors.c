@@ -11,7 +11,6 @@
 #include "base/path.h"
 #include "base/vec.h"
 #include "ckpt/ckpt_builder.h"
-#include "format/dcp/format_dcp.h"
 #include "format/format.h"
 #include "format/format_unread.h"
 #include "format/safetensors/format_safetensors.h"
@@ -28,7 +27,7 @@
 
 #define INDEX_NAME "model.safetensors.index.json"
 #define INDEX_MAX (UINT64_C(1) << 30) /* bytes: 100 a key */
-#define HF_NAME_MAX (DCP_STRING_MAX + 4096u)
+#define HF_NAME_MAX (SF_FORMAT_NAME_MAX + 4096u)
 
 struct piece { /* one tensor of one file */
 	const struct sf_st_tensor *t;
@@ -49,7 +48,7 @@ SF_VEC(names, const char *);
 SF_VEC(origins, uint64_t);
 
 struct hf {
-	const struct dcp_source *src;
+	const struct sf_format_dir *src;
 	struct sf_ckpt_builder *b;
 	struct sf_error *err;
 	struct sf_arena arena; /* headers, names */
@@ -85,7 +84,7 @@ static bool is_safetensors(const char *name, bool below)
 	return n > 12 && strcmp(name + n - 12, ".safetensors") == 0 && !strchr(name, '/');
 }
 
-static size_t count(const struct dcp_source *src, bool below)
+static size_t count(const struct sf_format_dir *src, bool below)
 {
 	size_t found = 0;
 
@@ -94,9 +93,9 @@ static size_t count(const struct dcp_source *src, bool below)
 	return found;
 }
 
-bool dcp_hf_is(const struct sf_objinfo *files, size_t n, const char *dir)
+bool safetensors_is_dir(const struct sf_objinfo *files, size_t n, const char *dir)
 {
-	const struct dcp_source src = { .files = files, .nfiles = n, .dir = dir };
+	const struct sf_format_dir src = { .files = files, .nfiles = n, .dir = dir };
 
 	return count(&src, false) > 0;
 }
@@ -104,13 +103,13 @@ bool dcp_hf_is(const struct sf_objinfo *files, size_t n, const char *dir)
 static int hf_probe(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     struct sf_error *err)
 {
-	const struct dcp_source src = { .files = files, .nfiles = n, .dir = "" };
+	const struct sf_format_dir src = { .files = files, .nfiles = n, .dir = "" };
 	(void)store;
 	(void)err;
 
-	return dcp_listed(files, n, INDEX_NAME) || count(&src, false) ? 45
-	       : count(&src, true)                                    ? 35
-	                                                              : 0;
+	return sf_format_listed(files, n, INDEX_NAME) || count(&src, false) ? 45
+	       : count(&src, true)                                          ? 35
+	                                                                    : 0;
 }
 
 /* The listed file of this name in the directory, or NULL. */
@@ -120,7 +119,8 @@ static const struct sf_objinfo *listed(struct hf *h, const char *name)
 	sf_buf_str(&h->name, h->src->dir);
 	sf_buf_str(&h->name, name);
 	name = sf_buf_cstr(&h->name);
-	return sf_buf_check(&h->name) < 0 ? NULL : dcp_listed(h->src->files, h->src->nfiles, name);
+	return sf_buf_check(&h->name) < 0 ? NULL
+	                                  : sf_format_listed(h->src->files, h->src->nfiles, name);
 }
 
 static int same_key(void *arg, uint32_t value, const char *key, size_t len)
@@ -150,7 +150,7 @@ static int key_of(struct hf *h, const char *name, size_t len, uint32_t *ret)
 
 	if (at == SF_MAP_NONE) {
 		struct hf_key k = { .name = name, .len = (uint32_t)len };
-		if (len > DCP_STRING_MAX || hf_keys_push(&h->keys, k) < 0)
+		if (len > SF_FORMAT_NAME_MAX || hf_keys_push(&h->keys, k) < 0)
 			return no_memory(h);
 		at = (uint32_t)h->keys.n - 1;
 		sf_map_add(&h->key_map, name, len, at, same_key, h, &failed);
@@ -206,7 +206,7 @@ static int take_index(struct hf *h, const struct sf_json *index)
 /* Which files make the checkpoint when no index says so? */
 static int take_listing(struct hf *h)
 {
-	const struct dcp_source *src = h->src;
+	const struct sf_format_dir *src = h->src;
 	bool below = count(src, false) == 0;
 	const char *whole = listed(h, "model.safetensors")           ? "model.safetensors"
 	                    : listed(h, "adapter_model.safetensors") ? "adapter_model.safetensors"
@@ -291,7 +291,7 @@ static int leave_out(struct hf *h, const char *file, uint32_t key)
 /* @info NULL: it cannot be read, and the tensors' parts belong nobody knows where; a warning says
  * so. */
 static int take_tensors(struct hf *h, uint32_t file, uint32_t place,
-                        const struct sf_st_header *head, const struct dcp_hf_sharding *info)
+                        const struct sf_st_header *head, const struct safetensors_sharding *info)
 {
 	int r = 0;
 
@@ -312,7 +312,7 @@ static int take_tensors(struct hf *h, uint32_t file, uint32_t place,
 		}
 		if (origins_reserve(&h->origins, h->origins.n + p.t->ndim) < 0)
 			return no_memory(h);
-		r = dcp_hf_origin(info, p.t, h->origins.at + h->origins.n, h->err);
+		r = safetensors_origin(info, p.t, h->origins.at + h->origins.n, h->err);
 		if (is_malformed(r)) {
 			r = leave_out(h, h->names.at[file], p.key);
 			continue;
@@ -327,7 +327,7 @@ static int take_tensors(struct hf *h, uint32_t file, uint32_t place,
 
 static int take_file(struct hf *h, uint32_t file)
 {
-	SF_CLEANUP(dcp_hf_sharding_release) struct dcp_hf_sharding info = { 0 };
+	SF_CLEANUP(safetensors_sharding_release) struct safetensors_sharding info = { 0 };
 	const struct sf_objinfo *f = listed(h, h->names.at[file]);
 	struct sf_st_header head;
 	uint32_t place;
@@ -340,12 +340,12 @@ static int take_file(struct hf *h, uint32_t file)
 	                          &place, h->err);
 	if (r < 0)
 		return r;
-	r = dcp_hf_read_header(h->src->store, f->name, &h->arena, &head, h->err);
+	r = safetensors_read_header(h->src->store, f->name, &h->arena, &head, h->err);
 	if (r < 0)
 		return pass_over(h, f->name, r);
 	if (head.sharding_info) {
 		h->sharded = true;
-		r = dcp_hf_read_sharding(head.sharding_info, &info, h->err);
+		r = safetensors_read_sharding(head.sharding_info, &info, h->err);
 		if (is_malformed(r)) {
 			struct sf_error why = *h->err;
 			r = sf_ckpt_builder_warn(h->b, NULL, "unreadable-file",
@@ -529,15 +529,15 @@ static int load(struct hf *h)
 	return r < 0 ? r : lower(h);
 }
 
-int dcp_hf_load_dir(const struct dcp_source *src, struct sf_ckpt_builder *b,
-                    struct dcp_hf_facts *ret, struct sf_error *err)
+int safetensors_load_dir(const struct sf_format_dir *src, struct sf_ckpt_builder *b,
+                         struct safetensors_facts *ret, struct sf_error *err)
 {
 	/* what becomes a warning leaves its message here: the caller's is for a failure */
 	struct sf_error own = SF_ERROR_INIT;
 	struct hf h = { .src = src, .b = b, .err = &own, .name.limit = HF_NAME_MAX };
 	int r = load(&h);
 
-	*ret = (struct dcp_hf_facts){ .sharded = h.sharded, .mtime_ns = h.mtime };
+	*ret = (struct safetensors_facts){ .sharded = h.sharded, .mtime_ns = h.mtime };
 	names_release(&h.names);
 	pieces_release(&h.pieces);
 	hf_keys_release(&h.keys);
@@ -554,9 +554,9 @@ int dcp_hf_load_dir(const struct dcp_source *src, struct sf_ckpt_builder *b,
 static int hf_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                    const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err)
 {
-	const struct dcp_source src = { .store = store, .files = files, .nfiles = n, .dir = "" };
+	const struct sf_format_dir src = { .store = store, .files = files, .nfiles = n, .dir = "" };
 	struct sf_ckpt_builder *b = NULL;
-	struct dcp_hf_facts facts;
+	struct safetensors_facts facts;
 	int r;
 
 	(void)opt;
@@ -564,12 +564,12 @@ static int hf_load(struct sf_store *store, const struct sf_objinfo *files, size_
 	if (r >= 0)
 		r = sf_ckpt_builder_listing(b, files, n, err);
 	if (r >= 0)
-		r = dcp_hf_load_dir(&src, b, &facts, err);
+		r = safetensors_load_dir(&src, b, &facts, err);
 	if (r >= 0)
 		r = sf_unread_warn(b, files, n);
 	if (r >= 0) {
-		sf_ckpt_builder_facts(b, dcp_hf_writer(&facts), NULL, dcp_step_of(store->source), 0,
-		                      facts.mtime_ns);
+		sf_ckpt_builder_facts(b, safetensors_writer(&facts), NULL,
+		                      sf_format_step(store->source), 0, facts.mtime_ns);
 		r = sf_ckpt_builder_finish(b, ret, err);
 	}
 	if (r < 0)
@@ -577,12 +577,12 @@ static int hf_load(struct sf_store *store, const struct sf_objinfo *files, size_
 	return r;
 }
 
-const char *dcp_hf_writer(const struct dcp_hf_facts *f)
+const char *safetensors_writer(const struct safetensors_facts *f)
 {
 	return f->sharded ? "torch >= 2.7 (HuggingFace storage)" : NULL;
 }
 
-const struct sf_format sf_format_dcp_hf = {
+const struct sf_format sf_format_safetensors = {
 	.name = "safetensors",
 	.about = "safetensors files: plain, with an index, or DCP's shards",
 	.probe = hf_probe,

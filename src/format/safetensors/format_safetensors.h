@@ -2,17 +2,18 @@
 #ifndef SF_FORMAT_SAFETENSORS_FORMAT_SAFETENSORS_H
 #define SF_FORMAT_SAFETENSORS_FORMAT_SAFETENSORS_H
 
-#include "format/dcp/dcp_lower.h"
+#include "ckpt/ckpt_builder.h"
+#include "format/format_dir.h"
 
-struct dcp_hf_facts {
+struct safetensors_facts {
 	bool sharded;     /* DCP's writer made it */
 	int64_t mtime_ns; /* of the newest file */
 };
 
 /* Are there safetensors files in @dir ("" or "model/") itself? */
-bool dcp_hf_is(const struct sf_objinfo *files, size_t n, const char *dir);
+bool safetensors_is_dir(const struct sf_objinfo *files, size_t n, const char *dir);
 /*
- * dcp_hf_load_dir - the safetensors files of src->dir into @b, keys below src->prefix when it has
+ * safetensors_load_dir - the safetensors files of src->dir into @b, keys below src->prefix when it has
  * one.
  *
  * Which files: those of the index, else the listing's. Warnings: "missing-file", "missing-item",
@@ -26,8 +27,8 @@ bool dcp_hf_is(const struct sf_objinfo *files, size_t n, const char *dir);
  * mount would leave out for good what they hid; -ENOENT and -ESTALE say that somebody is changing
  * the directory.
  */
-int dcp_hf_load_dir(const struct dcp_source *src, struct sf_ckpt_builder *b,
-                    struct dcp_hf_facts *ret, struct sf_error *err);
-const char *dcp_hf_writer(const struct dcp_hf_facts *f); /* NULL: not known */
+int safetensors_load_dir(const struct sf_format_dir *src, struct sf_ckpt_builder *b,
+                    struct safetensors_facts *ret, struct sf_error *err);
+const char *safetensors_writer(const struct safetensors_facts *f); /* NULL: not known */
 
 #endif

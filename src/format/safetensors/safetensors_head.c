@@ -16,8 +16,8 @@ static int no_memory(struct sf_error *err)
 	return sf_fail(err, -ENOMEM, "safetensors: no memory for a header");
 }
 
-int dcp_hf_read_header(struct sf_store *store, const char *name, struct sf_arena *arena,
-                       struct sf_st_header *ret, struct sf_error *err)
+int safetensors_read_header(struct sf_store *store, const char *name, struct sf_arena *arena,
+                            struct sf_st_header *ret, struct sf_error *err)
 {
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	SF_FREE uint8_t *at = NULL;
@@ -56,7 +56,7 @@ int dcp_hf_read_header(struct sf_store *store, const char *name, struct sf_arena
 	return r < 0 ? sf_fail_ctx(err, r, "'%s'", name) : 0;
 }
 
-void dcp_hf_sharding_release(struct dcp_hf_sharding *x)
+void safetensors_sharding_release(struct safetensors_sharding *x)
 {
 	sf_json_free(x->json);
 	free(x->at);
@@ -65,12 +65,13 @@ void dcp_hf_sharding_release(struct dcp_hf_sharding *x)
 
 static int same_fqn(void *arg, uint32_t value, const char *key, size_t len)
 {
-	const char *name = sf_json_name(((const struct dcp_hf_sharding *)arg)->at[value]);
+	const char *name = sf_json_name(((const struct safetensors_sharding *)arg)->at[value]);
 
 	return strlen(name) == len && memcmp(name, key, len) == 0;
 }
 
-int dcp_hf_read_sharding(const char *text, struct dcp_hf_sharding *x, struct sf_error *err)
+int safetensors_read_sharding(const char *text, struct safetensors_sharding *x,
+                              struct sf_error *err)
 {
 	const struct cJSON *root, *item;
 	size_t n = 0;
@@ -100,8 +101,8 @@ int dcp_hf_read_sharding(const char *text, struct dcp_hf_sharding *x, struct sf_
 	return failed ? no_memory(err) : 0;
 }
 
-int dcp_hf_origin(const struct dcp_hf_sharding *x, const struct sf_st_tensor *t, uint64_t *ret,
-                  struct sf_error *err)
+int safetensors_origin(const struct safetensors_sharding *x, const struct sf_st_tensor *t,
+                       uint64_t *ret, struct sf_error *err)
 {
 	uint32_t at;
 	int r;

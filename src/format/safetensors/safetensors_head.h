@@ -10,23 +10,23 @@
 struct cJSON;
 
 /*
- * dcp_hf_read_header - the file's header, its names in @arena. Cost: one read for most.
+ * safetensors_read_header - the file's header, its names in @arena. Cost: one read for most.
  * Errors: -EBADMSG, -E2BIG malformed or over a limit; those of the store.
  */
-int dcp_hf_read_header(struct sf_store *store, const char *name, struct sf_arena *arena,
+int safetensors_read_header(struct sf_store *store, const char *name, struct sf_arena *arena,
                        struct sf_st_header *ret, struct sf_error *err);
 
 /* DCP_SHARDING_INFO: { fqn: { "saved_offsets": [...] } }, found by name. */
-struct dcp_hf_sharding {
+struct safetensors_sharding {
 	struct sf_json *json; /* NULL: the file has none */
 	const struct cJSON **at;
 	struct sf_map map;
 };
-int dcp_hf_read_sharding(const char *text, struct dcp_hf_sharding *x, struct sf_error *err);
-void dcp_hf_sharding_release(struct dcp_hf_sharding *x);
+int safetensors_read_sharding(const char *text, struct safetensors_sharding *x, struct sf_error *err);
+void safetensors_sharding_release(struct safetensors_sharding *x);
 /* Where the file's part of @t begins in the whole: t->ndim numbers. Without sharding info, or an
  * entry in it, at 0. -EBADMSG. */
-int dcp_hf_origin(const struct dcp_hf_sharding *x, const struct sf_st_tensor *t, uint64_t *ret,
+int safetensors_origin(const struct safetensors_sharding *x, const struct sf_st_tensor *t, uint64_t *ret,
                   struct sf_error *err);
 
 #endif

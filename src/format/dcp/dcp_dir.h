@@ -1,6 +1,6 @@
-/* What the stages of the DCP format share. */
-#ifndef SF_FORMAT_DCP_FORMAT_DCP_H
-#define SF_FORMAT_DCP_FORMAT_DCP_H
+/* The metadata of one directory, global or of its ranks, and what names and facts say. */
+#ifndef SF_FORMAT_DCP_DCP_DIR_H
+#define SF_FORMAT_DCP_DCP_DIR_H
 
 #include "ckpt/ckpt_builder.h"
 #include "format/dcp/dcp_meta.h"
@@ -30,7 +30,5 @@ dcp_count_ranks(const struct dcp_meta *m); /* from the names of the files in use
 const char *dcp_writer(const struct dcp_facts *f);
 /* __P_N.distcp: P, or -1. */
 int64_t dcp_file_rank(const char *name, size_t len);
-int64_t
-dcp_step_of(const char *source); /* from a name like step-100 in the last two components, or -1 */
 
 #endif

@@ -1,0 +1,179 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "base/vec.h"
+#include "format/dcp/dcp_dir.h"
+#include "format/dcp/dcp_read.h"
+#include "format/format_dir.h"
+
+/* __R.metadata below @dir: R, or -1. Written by saves without collectives, 2.9 on. */
+int64_t dcp_rank_metadata(const char *name, const char *dir)
+{
+	size_t n = strlen(dir);
+	int64_t rank = 0;
+
+	if (strncmp(name, dir, n) != 0 || strncmp(name + n, "__", 2) != 0)
+		return -1;
+	name += n + 2;
+	for (n = 0; name[n] >= '0' && name[n] <= '9' && n < 9; n++)
+		rank = rank * 10 + (name[n] - '0');
+	return n && strcmp(name + n, ".metadata") == 0 ? rank : -1;
+}
+
+static bool has_rank_metadata(const struct sf_objinfo *files, size_t n, const char *dir)
+{
+	for (size_t i = 0; i < n; i++)
+		if (dcp_rank_metadata(files[i].name, dir) >= 0)
+			return true;
+	return false;
+}
+
+bool dcp_has_metadata(const struct sf_objinfo *files, size_t n, const char *dir)
+{
+	char name[512];
+
+	if (snprintf(name, sizeof(name), "%s.metadata", dir) < (int)sizeof(name) &&
+	    sf_format_listed(files, n, name))
+		return true;
+	return has_rank_metadata(files, n, dir);
+}
+
+struct rank_file {
+	const struct sf_objinfo *info;
+	int64_t rank;
+};
+SF_VEC(rank_files, struct rank_file);
+
+static int by_rank(const void *a, const void *b)
+{
+	int64_t x = ((const struct rank_file *)a)->rank, y = ((const struct rank_file *)b)->rank;
+
+	return x < y ? -1 : x > y;
+}
+
+/* One file per rank instead of a global one: every rank must have committed. */
+static int read_ranks(struct dcp_meta *m, struct sf_store *store, const struct sf_objinfo *files,
+                      size_t n, const char *dir, int64_t *ret_mtime, struct sf_error *err)
+{
+	SF_CLEANUP(rank_files_release) struct rank_files ranks = { 0 };
+	SF_FREE struct dcp_meta *each = NULL;
+	size_t got = 0;
+	int r = 0;
+
+	for (size_t i = 0; i < n; i++) {
+		struct rank_file f = { &files[i], dcp_rank_metadata(files[i].name, dir) };
+		if (f.rank >= 0 && rank_files_push(&ranks, f) < 0)
+			return sf_fail(err, -ENOMEM, "dcp: no memory for %zu rank files", ranks.n);
+	}
+	if (ranks.n)
+		qsort(ranks.at, ranks.n, sizeof(*ranks.at), by_rank);
+	for (size_t i = 0; i < ranks.n; i++)
+		if (ranks.at[i].rank != (int64_t)i)
+			return sf_fail(
+				err, -ENOENT,
+				"not committed: %s__%zu.metadata is missing, rank %lld's is there",
+				dir, i, (long long)ranks.at[i].rank);
+	each = calloc(ranks.n, sizeof(*each));
+	if (!each)
+		return sf_fail(err, -ENOMEM, "dcp: no memory for %zu rank files", ranks.n);
+	for (; got < ranks.n && r >= 0; got++) {
+		r = dcp_meta_read(&each[got], store, ranks.at[got].info->name, ranks.at[got].info,
+		                  DCP_READER_AUTO, err);
+		*ret_mtime = SF_MAX(*ret_mtime, ranks.at[got].info->version.mtime_ns);
+	}
+	if (r >= 0)
+		r = dcp_meta_merge(m, each, ranks.n, err);
+	for (size_t i = 0; i < got; i++)
+		dcp_meta_release(&each[i]);
+	return r;
+}
+
+/* Is it what the file itself is, now and always? -EIO, -ESTALE, -ENOMEM ... may be better next
+ * time. */
+static bool is_of_file(int r)
+{
+	return r == -EBADMSG || r == -ENOTSUP || r == -E2BIG || r == -ENOENT;
+}
+
+int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_objinfo *files,
+                 size_t n, const char *dir, struct dcp_found *ret, struct sf_error *err)
+{
+	const struct sf_objinfo *global;
+	struct sf_error first = SF_ERROR_INIT, second = SF_ERROR_INIT;
+	char name[512];
+	int len = snprintf(name, sizeof(name), "%s.metadata", dir), r;
+
+	*ret = (struct dcp_found){ 0 };
+	if (len < 0 || (size_t)len >= sizeof(name))
+		return sf_fail(err, -ENAMETOOLONG, "dcp: directory '%.200s…': name of %d bytes",
+		               dir, len);
+	global = sf_format_listed(files, n, name);
+	if (!global)
+		return read_ranks(m, store, files, n, dir, &ret->mtime_ns, err);
+	ret->mtime_ns = global->version.mtime_ns;
+	r = dcp_meta_read(m, store, name, global, DCP_READER_AUTO, &first);
+	if (r >= 0)
+		return 0;
+	/* else there is no reason to show another checkpoint */
+	if (!is_of_file(r) || !has_rank_metadata(files, n, dir))
+		return sf_fail(err, r, "%s", first.msg);
+	int ranks = read_ranks(m, store, files, n, dir, &ret->mtime_ns, &second);
+	if (ranks < 0)
+		return sf_fail(err, is_of_file(ranks) ? r : ranks,
+		               "%.400s; neither can the ranks' own be read: %.400s", first.msg,
+		               second.msg);
+	ret->unread = first;
+	return 0;
+}
+
+int dcp_warn_unread(struct sf_ckpt_builder *b, const char *dir, const struct dcp_found *found)
+{
+	if (!found->unread.msg[0])
+		return 0;
+	return sf_ckpt_builder_warn(b, NULL, "unread-metadata",
+	                            "%s.metadata cannot be read, the ranks' own are used: %s", dir,
+	                            found->unread.msg);
+}
+
+uint32_t dcp_count_ranks(const struct dcp_meta *m)
+{
+	int64_t max = -1;
+
+	for (size_t i = 0; i < m->place.n; i++) {
+		const struct dcp_str *s = &m->str.at[m->place.at[i].path];
+		max = SF_MAX(max, dcp_file_rank(s->at, s->len));
+	}
+	return (uint32_t)(max + 1);
+}
+
+const char *dcp_writer(const struct dcp_facts *f)
+{
+	if (f->olmo)
+		return "olmo-core";
+	if (f->version != DCP_NONE || f->has_modules)
+		return "torch >= 2.13";
+	if (f->has_storage_meta)
+		return "torch 2.4 to 2.12";
+	if (f->shard_package)
+		return "torch 1.13";
+	if (f->props_in_checkpoint)
+		return "torch 2.3";
+	return "torch <= 2.2";
+}
+
+int64_t dcp_file_rank(const char *name, size_t len)
+{
+	int64_t rank = 0;
+	size_t i = 2;
+
+	if (len < 2 || name[0] != '_' || name[1] != '_')
+		return -1;
+	for (; i < len && name[i] >= '0' && name[i] <= '9' && i < 12; i++)
+		rank = rank * 10 + (name[i] - '0');
+	return i > 2 && i < len && name[i] == '_' && rank < UINT32_MAX ? rank : -1;
+}
