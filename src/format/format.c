@@ -8,8 +8,8 @@
 #include "base/arena.h"
 #include "base/mem.h"
 #include "base/vec.h"
-#include "format/dcp/dcp_dir.h"
 #include "format/format.h"
+#include "format/format_dir.h"
 #include "format/format_unread.h"
 #include "format/run_dir.h"
 
@@ -55,18 +55,10 @@ static int by_name(const void *a, const void *b)
 	return strcmp(((const struct sf_objinfo *)a)->name, ((const struct sf_objinfo *)b)->name);
 }
 
-static bool ends(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && strcmp(s + n - m, end) == 0;
-}
-
-static int refuse(const struct sf_store *store, const struct sf_unread *u, const char *hint,
-                  struct sf_error *err)
+static int refuse(const struct sf_store *store, const struct sf_unread *u, struct sf_error *err)
 {
 	return sf_fail(err, -ENOTSUP, "'%s': %s (%s): not supported by this version%s",
-	               store->source, u->what, u->file, hint);
+	               store->source, u->what, u->file, u->hint ? u->hint : "");
 }
 
 /*
@@ -81,64 +73,72 @@ static int refuse_megatron(struct sf_store *store, const struct listing *l, stru
 	sf_unread_megatron(store, l->files.at, l->files.n, &u);
 	if (!u.format)
 		return 0;
-	return refuse(store, &u,
-	              strstr(u.what, "torch_dist")
-	                      ? "; --source-format dcp shows its tensors as they are stored"
-	                      : "",
-	              err);
+	return refuse(store, &u, err);
+}
+
+static const char *marker_of(const struct sf_format *f)
+{
+	return f->marker;
+}
+
+static const char *name_of(const struct sf_format *f)
+{
+	return f->name;
+}
+
+/* One word of each format, for a message. */
+static const char *words(char *buf, size_t size, const char *between,
+                         const char *(*word)(const struct sf_format *f))
+{
+	size_t n = 0;
+
+	buf[0] = '\0';
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats) && n < size; i++)
+		n += (size_t)snprintf(buf + n, size - n, "%s%s", i ? between : "",
+		                      word(formats[i]));
+	return buf;
 }
 
 /* Nothing knows this: say what was looked for, and what is here instead. */
 static int unknown(struct sf_store *store, const struct listing *l, const char *format,
                    struct sf_error *err)
 {
-	const char *uncommitted = NULL, *data = NULL;
+	char why[512], markers[256];
 	struct sf_unread unread = { 0 };
 
 	if (format && sf_unread_format(format) == 1) {
 		sf_unread_find(store, l->files.at, l->files.n, &unread);
 		if (unread.format)
-			return refuse(store, &unread, "", err);
+			return refuse(store, &unread, err);
 		return sf_fail(err, -ENOTSUP, "'%s': format %s is not supported by this version",
 		               store->source, format);
 	}
-	for (size_t i = 0; i < l->files.n; i++) {
-		const char *name = l->files.at[i].name;
-		if (ends(name, ".metadata.tmp"))
-			uncommitted = name;
-		else if (ends(name, ".distcp") && !data)
-			data = name;
-	}
-	if (uncommitted)
-		return sf_fail(err, -ENOENT,
-		               "'%s': not committed: %s only, the save did not finish",
-		               store->source, uncommitted);
-	if (data)
-		return sf_fail(err, -ENOENT,
-		               "'%s': not committed: data files (%s …) but no .metadata",
-		               store->source, data);
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
+		if (formats[i]->unfinished &&
+		    formats[i]->unfinished(l->files.at, l->files.n, why, sizeof(why)))
+			return sf_fail(err, -ENOENT, "'%s': not committed: %s", store->source, why);
 	if (l->files.n == 0)
 		return sf_fail(err, -ENOENT, "'%s' is not a checkpoint: it has no files",
 		               store->source);
 	sf_unread_find(store, l->files.at, l->files.n, &unread);
 	if (unread.format)
-		return refuse(store, &unread, "", err);
+		return refuse(store, &unread, err);
 	if (format && sf_unread_format(format) == 1)
 		return sf_fail(err, -ENOTSUP, "'%s': format %s is not supported by this version",
 		               store->source, format);
-	return sf_fail(err, -ENOENT,
-	               "'%s' is not a checkpoint: no .metadata and no *.safetensors among its %zu "
-	               "files (%s …)",
-	               store->source, l->files.n, l->files.at[0].name);
+	return sf_fail(err, -ENOENT, "'%s' is not a checkpoint: no %s among its %zu files (%s …)",
+	               store->source, words(markers, sizeof(markers), " and no ", marker_of),
+	               l->files.n, l->files.at[0].name);
 }
 
-/* "dcp" is also what DCP's HuggingFace writer makes; those of other names write DCP among others.
- */
 static bool wanted(const struct sf_format *f, const char *name)
 {
-	return !name || strcmp(f->name, name) == 0 ||
-	       (f == &sf_format_safetensors && strcmp(name, "dcp") == 0) ||
-	       (f == &sf_format_dcp && sf_unread_format(name) == 2);
+	if (!name || strcmp(f->name, name) == 0)
+		return true;
+	for (const char *const *also = f->also; also && *also; also++)
+		if (strcmp(*also, name) == 0)
+			return true;
+	return false;
 }
 
 /* -o complete: any warning but those that leave every byte readable. */
@@ -159,14 +159,13 @@ static int check_complete(const struct sf_ckpt *ckpt, struct sf_error *err)
 
 static int known_name(const char *name, struct sf_error *err)
 {
+	char names[256];
+
 	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
 		if (wanted(formats[i], name) || sf_unread_format(name))
 			return 0;
-	return sf_fail(err, -EINVAL,
-	               "unknown source format '%s' (dcp or safetensors; megatron, olmo-core and "
-	               "composer where they are DCP; deepspeed, rank-files and torch are not "
-	               "supported by this version)",
-	               name);
+	return sf_fail(err, -EINVAL, "unknown source format '%s' (%s; %s)", name,
+	               words(names, sizeof(names), " or ", name_of), sf_unread_names);
 }
 
 static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
@@ -184,24 +183,35 @@ static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
 
 static int probe_step(void *arg, const char *path, struct sf_error *err);
 
-/* No checkpoint here, but directories that are called as a run's steps are, or have DCP's metadata?
+static bool listed_in(const struct listing *l, const char *dir, const char *file)
+{
+	char path[4200];
+
+	return file && l->files.n &&
+	       snprintf(path, sizeof(path), "%.4096s/%s", dir, file) < (int)sizeof(path) &&
+	       sf_format_listed(l->files.at, l->files.n, path);
+}
+
+static bool has_marker(const struct listing *l, const char *dir)
+{
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
+		if (listed_in(l, dir, formats[i]->marker_file))
+			return true;
+	return false;
+}
+
+/* No checkpoint here, but directories that are called as a run's steps are, or have what makes one?
  */
 static int check_below(struct sf_store *store, const char *name, struct listing *l,
                        struct sf_error *err)
 {
 	SF_CLEANUP(names_release) struct names below = { 0 };
-	char path[4200];
 	int r = 0;
 
-	for (size_t i = 0; i < l->others.n && r >= 0; i++) {
-		struct sf_objinfo metadata = { .name = path };
-		snprintf(path, sizeof(path), "%.4096s/.metadata", l->others.at[i]);
-		if ((sf_run_dir_is_step(l->others.at[i]) ||
-		     (l->files.n && bsearch(&metadata, l->files.at, l->files.n,
-		                            sizeof(*l->files.at), by_name))) &&
+	for (size_t i = 0; i < l->others.n && r >= 0; i++)
+		if ((sf_run_dir_is_step(l->others.at[i]) || has_marker(l, l->others.at[i])) &&
 		    names_push(&below, l->others.at[i]) < 0)
 			r = sf_fail(err, -ENOMEM, "'%s'", store->source);
-	}
 	return r < 0 || !below.n ? r
 	                         : sf_run_dir_refuse(store->source, below.at, below.n, probe_step,
 	                                             &(struct step){ store->io, name }, err);

@@ -166,6 +166,8 @@ void sf_unread_megatron(struct sf_store *store, const struct sf_objinfo *files, 
 		ret->format = "megatron";
 		ret->file = files[i].name;
 		snprintf(ret->what, sizeof(ret->what), "Megatron %s checkpoint", name);
+		if (strcmp(name, "torch_dist") == 0)
+			ret->hint = "; --source-format dcp shows its tensors as they are stored";
 		return;
 	}
 }
@@ -182,6 +184,10 @@ void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size
 			found(ret, by_name[i].format, file, by_name[i].what);
 	}
 }
+
+const char sf_unread_names[] =
+	"megatron, olmo-core and composer where they are DCP; deepspeed, rank-files and torch are "
+	"not supported by this version";
 
 int sf_unread_format(const char *name)
 {

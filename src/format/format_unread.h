@@ -11,6 +11,7 @@ struct sf_unread {
 	const char *format; /* --source-format's word for it; NULL: nothing that is known */
 	char what[160];     /* "DeepSpeed ZeRO-3 checkpoint" */
 	const char *file;   /* one of the files it was told by; the listing's */
+	const char *hint;   /* what could be done instead, to be put behind a message; NULL: nothing */
 };
 
 /*
@@ -34,6 +35,8 @@ void sf_unread_megatron(struct sf_store *store, const struct sf_objinfo *files, 
  * where its checkpoints are plain DCP.
  */
 int sf_unread_format(const char *name);
+/* They in one line, for a message. */
+extern const char sf_unread_names[];
 
 /* SOURCE is one file, no directory: -ENOTSUP with what it is by its name. */
 int sf_unread_source(const char *source, struct sf_error *err);

@@ -102,9 +102,41 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 	return r;
 }
 
+static bool ends(const char *s, const char *end)
+{
+	size_t n = strlen(s), m = strlen(end);
+
+	return n >= m && strcmp(s + n - m, end) == 0;
+}
+
+/* Data files come first, `.metadata` last, by way of a name of its own. */
+static int dcp_unfinished(const struct sf_objinfo *files, size_t n, char *why, size_t size)
+{
+	const char *tmp = NULL, *data = NULL;
+
+	for (size_t i = 0; i < n; i++) {
+		if (ends(files[i].name, ".metadata.tmp"))
+			tmp = files[i].name;
+		else if (ends(files[i].name, ".distcp") && !data)
+			data = files[i].name;
+	}
+	if (tmp)
+		snprintf(why, size, "%.300s only, the save did not finish", tmp);
+	else if (data)
+		snprintf(why, size, "data files (%.300s …) but no .metadata", data);
+	return tmp || data;
+}
+
+/* These write DCP, some of them among other formats. */
+static const char *const dcp_also[] = { "megatron", "olmo-core", "composer", NULL };
+
 const struct sf_format sf_format_dcp = {
 	.name = "dcp",
 	.about = "PyTorch distributed checkpoint",
+	.also = dcp_also,
+	.marker = ".metadata",
+	.marker_file = ".metadata",
+	.unfinished = dcp_unfinished,
 	.probe = dcp_probe,
 	.load = dcp_load,
 };

@@ -582,8 +582,13 @@ const char *safetensors_writer(const struct safetensors_facts *f)
 	return f->sharded ? "torch >= 2.7 (HuggingFace storage)" : NULL;
 }
 
+/* DCP's Hugging Face writer makes them too. */
+static const char *const also[] = { "dcp", NULL };
+
 const struct sf_format sf_format_safetensors = {
 	.name = "safetensors",
+	.also = also,
+	.marker = "*.safetensors",
 	.about = "safetensors files: plain, with an index, or DCP's shards",
 	.probe = hf_probe,
 	.load = hf_load,
