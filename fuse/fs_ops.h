@@ -6,7 +6,7 @@
 #include <fuse_lowlevel.h>
 #include <pthread.h>
 #include "fuse/open_table.h"
-#include "lib/session.h"
+#include "fuse/slot.h"
 
 /* Requests of 1 MiB; the same number as a mount option, which libfuse compares. */
 #define SF_FS_MAX_READ 1048576
@@ -21,11 +21,11 @@ struct sf_handle;
 
 /* One mount. Fields without a lock are set before the first request and then only read. */
 struct sf_fs {
-	struct sf_session *s;
+	struct sf_slots slots; /* the checkpoints; slot 0 has the root */
+	struct sf_io *io;      /* that their sessions share */
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
-	double timeout; /* of entries and attributes, seconds */
 	unsigned request_timeout_s; /* after which the kernel gives us up; 0: never */
 	unsigned size_timeout_s;    /* after which who waits for a size is told so; 0: never */
 	struct sf_open_table open;
@@ -61,12 +61,9 @@ void sf_fs_answer_late(struct sf_fs *fs);
  * the device closed. */
 void sf_fs_wait(struct sf_fs *fs);
 
-/* fs_read.c: answered in the calling thread when it need not wait, else parked and answered by
- * whoever completes it. */
-void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
-
 /* An open file: what fi->fh points to. */
 struct sf_handle {
+	struct sf_slot *slot;  /* a reference */
 	struct sf_vfile *file; /* NULL for a live file */
 	char *text;            /* a live file's content as of its opening */
 	size_t text_len;
@@ -74,28 +71,43 @@ struct sf_handle {
 	struct sf_handle *prev, *next; /* of the mount's, under its lock */
 };
 
-/* Ends an open: the file is sized, or that failed with @r. Not for shards/. */
-void sf_fs_finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
-                       struct fuse_file_info *fi, int r, const struct sf_error *err);
-void sf_fs_handle_free(struct sf_fs *fs, struct sf_handle *h);
+/* fs_read.c: answered in the calling thread when it need not wait, else parked and answered by
+ * whoever completes it. */
+void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi);
+
+/* fs_dir.c */
+void sf_fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                   struct fuse_file_info *fi);
+void sf_fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
+                       struct fuse_file_info *fi);
+
+/* fs_open.c */
+void sf_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
+void sf_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi);
 /* Those that the mount's end left open: nobody will release them. No request may be under way. */
 void sf_fs_free_handles(struct sf_fs *fs);
 
-/* A failure of @thing, for the log: alike are those of one kind, code and thing (log_limit.h). */
+/* fs_size.c: attributes, at once or when the file's objects were read for its size. */
+mode_t sf_fs_type_bits(enum sf_node_type type);
+void sf_fs_fill_entry(const struct sf_fs *fs, const struct sf_slot *slot, sf_node node,
+                      const struct sf_attr *a, struct fuse_entry_param *e);
+/* Replies with an entry (@lookup) or attributes. */
+void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, struct sf_slot *slot, sf_node node,
+                       bool lookup);
+/*
+ * Has an open's file sized by one of fs->sizers, then calls @then once, with what came of it. @req
+ * is NULL there if it has been answered meanwhile: @h is to be let go.
+ */
+typedef void sf_fs_sized(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
+                         struct fuse_file_info *fi, int r, const struct sf_error *err);
+void sf_fs_size_open(struct sf_fs *fs, fuse_req_t req, sf_node node, struct sf_handle *h,
+                     const struct fuse_file_info *fi, sf_fs_sized *then);
+
+/* fs_fail.c: a failure of @thing, for the log: alike are those of one kind, code and thing
+ * (log_limit.h). */
 __attribute__((format(printf, 5, 6))) void sf_fs_log_failure(struct sf_fs *fs, const char *kind,
                                                              int code, uint64_t thing,
                                                              const char *fmt, ...);
-
-/* fs_size.c: attributes, at once or when the file's objects were read for its size. */
-mode_t sf_fs_type_bits(enum sf_node_type type);
-void sf_fs_fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr *a,
-                      struct fuse_entry_param *e);
-/* Replies with an entry (@lookup) or attributes. */
-void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup);
-/* Has the size found by one of fs->sizers, then replies; @h and @fi are an open's, else NULL. */
-void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup,
-                      struct sf_handle *h, const struct fuse_file_info *fi);
-
 /* The errno a client sees for one of our codes (style.md, Errors). */
 int sf_fs_errno(int code);
 

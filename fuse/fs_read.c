@@ -1,13 +1,9 @@
 #include "config.h"
-#include <stdarg.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <time.h>
 #include <string.h>
 #include <stdlib.h>
 #include "base/mem.h"
-#include "base/log_limit.h"
-#include "base/map.h"
 #include "fuse/fs_ops.h"
 
 /*
@@ -20,45 +16,15 @@ struct sf_parked {
 	_Atomic bool interrupted;
 	struct sf_read rd;
 	struct sf_fs *fs;
-	struct sf_vfile *file; /* a reference: the handle may be released while the read waits */
+	struct sf_slot *slot; /* references: the handle may be released while the read waits */
+	struct sf_vfile *file;
 	fuse_req_t req;
 	struct sf_parked *prev, *next;
 };
 
-int sf_fs_errno(int code)
-{
-	switch (code) {
-	case -EBADMSG:
-	case -ENOTSUP:
-	case -E2BIG:
-	case -ETIMEDOUT:
-	case -EFAULT:
-		return EIO;
-	case -ECANCELED:
-		return EINTR;
-	default:
-		return code < 0 ? -code : 0;
-	}
-}
-
-void sf_fs_log_failure(struct sf_fs *fs, const char *kind, int code, uint64_t thing,
-                       const char *fmt, ...)
-{
-	const uint64_t alike[3] = { sf_hash(kind, strlen(kind)), (uint64_t)code, thing };
-	char line[SF_ERROR_MAX + 128];
-	va_list ap;
-
-	va_start(ap, fmt);
-	if (vsnprintf(line, sizeof(line), fmt, ap) < 0)
-		line[0] = '\0';
-	va_end(ap);
-	sf_log_limited(fs->s->io->failures, fs->s->io->log, SF_LOG_ERROR,
-	               sf_hash(alike, sizeof(alike)), "%s", line);
-}
-
 static void count_error(struct sf_fs *fs, const struct sf_read *rd, int r)
 {
-	struct sf_counters *c = &fs->s->io->counters;
+	struct sf_counters *c = &fs->io->counters;
 	if (r == -ECANCELED)
 		return; /* the client's own wish */
 	atomic_fetch_add_explicit(&c->errors, 1, memory_order_relaxed);
@@ -97,7 +63,7 @@ static void interrupted(fuse_req_t req, void *data)
 	atomic_store(&p->interrupted, true);
 	atomic_thread_fence(memory_order_seq_cst); /* either the cancel finds the read submitted, or
 	                                              park() finds the flag */
-	sf_read_cancel(p->fs->s->reader, &p->rd);
+	sf_read_cancel(p->slot->s->reader, &p->rd);
 }
 
 static void parked_unref(struct sf_parked *p)
@@ -108,6 +74,7 @@ static void parked_unref(struct sf_parked *p)
 		return;
 	sf_read_release(&p->rd);
 	sf_vfile_unref(p->file);
+	sf_slot_unref(&fs->slots, p->slot);
 	free(p);
 	pthread_mutex_lock(&fs->locked.m);
 	if (--fs->locked.n == 0)
@@ -134,8 +101,7 @@ static void parked_done(struct sf_read *rd, int r)
 	parked_unref(p);
 }
 
-static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64_t off,
-                 uint64_t len)
+static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, uint64_t off, uint64_t len)
 {
 	struct sf_parked *p = calloc(1, sizeof(*p));
 	bool ending = false;
@@ -147,9 +113,10 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64
 	p->refs = 2;
 	p->fs = fs;
 	p->req = req;
-	p->file = sf_vfile_ref(file);
+	p->slot = sf_slot_ref(&fs->slots, h->slot);
+	p->file = sf_vfile_ref(h->file);
 	p->rd = (struct sf_read){ .emit = sf_vfile_emit,
-		                  .arg = file,
+		                  .arg = h->file,
 		                  .off = off,
 		                  .len = len,
 		                  .done = parked_done,
@@ -168,17 +135,18 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_vfile *file, uint64
 	if (ending) {
 		fuse_reply_err(req, EIO);
 		sf_vfile_unref(p->file);
+		sf_slot_unref(&fs->slots, p->slot);
 		free(p);
 		return;
 	}
-	atomic_fetch_add_explicit(&fs->s->io->counters.parked, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&fs->io->counters.parked, 1, memory_order_relaxed);
 	/* before submit, which may reply and end req; an interrupt that comes in between finds
 	 * nothing to cancel yet */
 	fuse_req_interrupt_func(req, interrupted, p);
-	sf_read_submit(fs->s->reader, &p->rd);
+	sf_read_submit(p->slot->s->reader, &p->rd);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&p->interrupted))
-		sf_read_cancel(fs->s->reader, &p->rd);
+		sf_read_cancel(p->slot->s->reader, &p->rd);
 	parked_unref(p);
 }
 
@@ -202,15 +170,15 @@ void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	}
 
 	uint64_t len = SF_MIN((uint64_t)size, h->size - at);
-	struct sf_counters *c = &fs->s->io->counters;
+	struct sf_counters *c = &fs->io->counters;
 	atomic_fetch_add_explicit(&c->read_requests, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->read_bytes, len, memory_order_relaxed);
 
 	struct sf_read rd = { .emit = sf_vfile_emit, .arg = h->file, .off = at, .len = len };
-	int r = sf_read_try(fs->s->reader, &rd);
+	int r = sf_read_try(h->slot->s->reader, &rd);
 	if (r == -EAGAIN) {
 		sf_read_release(&rd);
-		park(fs, req, h->file, at, len);
+		park(fs, req, h, at, len);
 		return;
 	}
 	reply(fs, req, &rd, r);
@@ -239,7 +207,7 @@ void sf_fs_drain(struct sf_fs *fs)
 		 * and wakes. Again each round: one that was about to be submitted could not be
 		 * cancelled yet */
 		for (struct sf_parked *p = fs->locked.first; p; p = p->next)
-			sf_read_cancel(fs->s->reader, &p->rd);
+			sf_read_cancel(p->slot->s->reader, &p->rd);
 		wait_locked(fs, 2);
 	}
 	pthread_mutex_unlock(&fs->locked.m);

@@ -1,4 +1,5 @@
 #include "config.h"
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -29,13 +30,13 @@ static void fill_stat(const struct sf_fs *fs, const struct sf_attr *a, struct st
 	st->st_atim = st->st_ctim = st->st_mtim;
 }
 
-void sf_fs_fill_entry(const struct sf_fs *fs, sf_node node, const struct sf_attr *a,
-                      struct fuse_entry_param *e)
+void sf_fs_fill_entry(const struct sf_fs *fs, const struct sf_slot *slot, sf_node node,
+                      const struct sf_attr *a, struct fuse_entry_param *e)
 {
-	*e = (struct fuse_entry_param){ .ino = node,
+	*e = (struct fuse_entry_param){ .ino = sf_slot_ino(slot, node),
 		                        .generation = 1,
-		                        .entry_timeout = fs->timeout,
-		                        .attr_timeout = fs->timeout };
+		                        .entry_timeout = slot->timeout,
+		                        .attr_timeout = slot->timeout };
 	if (a->live)
 		e->attr_timeout = 0;
 	fill_stat(fs, a, &e->attr);
@@ -51,9 +52,11 @@ struct sf_sizing {
 	struct sf_task task;
 	struct sf_fs *fs;
 	fuse_req_t req;
+	struct sf_slot *slot; /* a reference */
 	sf_node node;
-	bool lookup;         /* answer with an entry, else with attributes */
-	struct sf_handle *h; /* an open's, else NULL */
+	bool lookup;       /* answer with an entry, else with attributes */
+	sf_fs_sized *then; /* an open's, with h and fi; else NULL */
+	struct sf_handle *h;
 	struct fuse_file_info fi;
 	_Atomic unsigned refs;
 	_Atomic bool answered; /* whoever sets it replies */
@@ -65,24 +68,29 @@ struct sf_sizing {
 	struct sf_sizing *back, *on; /* in fs->locked.sizing */
 };
 
-static void reply_sized(struct sf_fs *fs, fuse_req_t req, sf_node node, const struct sf_attr *a,
-                        bool lookup)
+static void reply_sized(struct sf_fs *fs, fuse_req_t req, struct sf_slot *slot, sf_node node,
+                        const struct sf_attr *a, bool lookup)
 {
 	if (lookup) {
 		struct fuse_entry_param e;
-		sf_fs_fill_entry(fs, node, a, &e);
-		fuse_reply_entry(req, &e);
+		sf_fs_fill_entry(fs, slot, node, a, &e);
+		/* before the reply, behind which the kernel may forget it again */
+		sf_slot_looked_up(&fs->slots, slot, 1);
+		if (fuse_reply_entry(req, &e) < 0)
+			sf_slot_forget(&fs->slots, e.ino, 1);
 	} else {
 		struct stat st;
 		fill_stat(fs, a, &st);
-		fuse_reply_attr(req, &st, a->live ? 0 : fs->timeout);
+		fuse_reply_attr(req, &st, a->live ? 0 : slot->timeout);
 	}
 }
 
 static void sizing_unref(struct sf_sizing *w)
 {
-	if (atomic_fetch_sub(&w->refs, 1) == 1)
-		free(w);
+	if (atomic_fetch_sub(&w->refs, 1) != 1)
+		return;
+	sf_slot_unref(&w->fs->slots, w->slot);
+	free(w);
 }
 
 static bool answer_early_locked(struct sf_sizing *w, int code)
@@ -150,21 +158,22 @@ void sf_fs_answer_interrupted(struct sf_fs *fs)
 	}
 }
 
-/* Without @answer somebody else has replied: only what an open holds is let go. */
+/* Without @answer somebody else has replied. */
 static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct sf_error *err)
 {
 	struct sf_fs *fs = w->fs;
 	struct sf_attr a;
 
-	if (r >= 0 && !w->h)
-		r = sf_tree_attr(fs->s->tree, w->node, &a);
-	if (!answer) {
-		if (w->h)
-			sf_fs_handle_free(fs, w->h);
-	} else if (w->h) {
-		sf_fs_finish_open(fs, w->req, w->h, &w->fi, r, err);
-	} else if (r >= 0) {
-		reply_sized(fs, w->req, w->node, &a, w->lookup);
+	if (w->then) {
+		w->then(fs, answer ? w->req : NULL, w->h, &w->fi, r, err);
+		return;
+	}
+	if (r >= 0)
+		r = sf_tree_attr(w->slot->s->tree, w->node, &a);
+	if (!answer)
+		return;
+	if (r >= 0) {
+		reply_sized(fs, w->req, w->slot, w->node, &a, w->lookup);
 	} else {
 		sf_fs_log_failure(fs, "size", r, w->node, "cannot size a view: %s", err->msg);
 		fuse_reply_err(w->req, sf_fs_errno(r));
@@ -177,7 +186,7 @@ static void sizing_run(struct sf_task *task)
 	struct sf_fs *fs = w->fs;
 	struct sf_error err = SF_ERROR_INIT;
 	int r = w->h ? sf_vfile_prepare(w->h->file, &err)
-	             : sf_tree_prepare(fs->s->tree, w->node, &err);
+	             : sf_tree_prepare(w->slot->s->tree, w->node, &err);
 	bool answer = !atomic_exchange(&w->answered, true);
 
 	if (answer)
@@ -198,25 +207,15 @@ static void sizing_run(struct sf_task *task)
 	pthread_mutex_unlock(&fs->locked.m);
 }
 
-void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup,
-                      struct sf_handle *h, const struct fuse_file_info *fi)
+/* @w has what is to be done; its request and slot are taken here. */
+static void size_later(struct sf_sizing *w, struct sf_fs *fs, fuse_req_t req, struct sf_slot *slot,
+                       sf_node node)
 {
-	struct sf_sizing *w = calloc(1, sizeof(*w));
-
-	if (!w) {
-		fuse_reply_err(req, ENOMEM);
-		if (h)
-			sf_fs_handle_free(fs, h);
-		return;
-	}
 	w->task.run = sizing_run;
 	w->fs = fs;
 	w->req = req;
+	w->slot = sf_slot_ref(&fs->slots, slot);
 	w->node = node;
-	w->lookup = lookup;
-	w->h = h;
-	if (fi)
-		w->fi = *fi;
 	w->refs = 2;
 	clock_gettime(CLOCK_MONOTONIC, &w->since);
 	pthread_mutex_lock(&fs->locked.m);
@@ -233,18 +232,39 @@ void sf_fs_size_later(struct sf_fs *fs, fuse_req_t req, sf_node node, bool looku
 	sf_thread_pool_submit(fs->sizers, &w->task);
 }
 
-void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, sf_node node, bool lookup)
+void sf_fs_size_open(struct sf_fs *fs, fuse_req_t req, sf_node node, struct sf_handle *h,
+                     const struct fuse_file_info *fi, sf_fs_sized *then)
 {
+	struct sf_sizing *w = calloc(1, sizeof(*w));
+	struct fuse_file_info copy = *fi;
+	struct sf_error err = SF_ERROR_INIT;
+
+	if (!w) {
+		then(fs, req, h, &copy, -ENOMEM, &err);
+		return;
+	}
+	w->then = then;
+	w->h = h;
+	w->fi = *fi;
+	size_later(w, fs, req, h->slot, node);
+}
+
+void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, struct sf_slot *slot, sf_node node,
+                       bool lookup)
+{
+	struct sf_sizing *w;
 	struct sf_attr a;
-	int r = sf_tree_attr(fs->s->tree, node, &a);
+	int r = sf_tree_attr(slot->s->tree, node, &a);
 
 	if (r >= 0) {
-		reply_sized(fs, req, node, &a, lookup);
+		reply_sized(fs, req, slot, node, &a, lookup);
 		return;
 	}
-	if (r != -EAGAIN) {
-		fuse_reply_err(req, sf_fs_errno(r));
+	w = r == -EAGAIN ? calloc(1, sizeof(*w)) : NULL;
+	if (!w) {
+		fuse_reply_err(req, r == -EAGAIN ? ENOMEM : sf_fs_errno(r));
 		return;
 	}
-	sf_fs_size_later(fs, req, node, lookup, NULL, NULL);
+	w->lookup = lookup;
+	size_later(w, fs, req, slot, node);
 }

@@ -3,6 +3,7 @@
 #ifndef SF_FUSE_KERNEL_INIT_H
 #define SF_FUSE_KERNEL_INIT_H
 
+#include <unistd.h>
 #include "fuse/fs_ops.h"
 
 /*
@@ -23,7 +24,12 @@ struct sf_kernel_offer {
 bool sf_kernel_init_patch(const struct sf_kernel_offer *offer, uint8_t *out, size_t len);
 /* Note that INIT was answered: called by the hook, or by the init operation where there is no hook.
  * Once. */
-void sf_kernel_init_done(struct sf_fs *fs);
+static inline void sf_kernel_init_done(struct sf_fs *fs)
+{
+	uint64_t one = 1;
+	ssize_t n = write(fs->ready_fd, &one, sizeof(one));
+	(void)n; /* an eventfd takes it */
+}
 /* From the init operation: remembers what the kernel offered. */
 void sf_kernel_init_offer(struct sf_fs *fs, struct fuse_conn_info *conn);
 

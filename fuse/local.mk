@@ -8,14 +8,18 @@ if HAVE_FUSE
 noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = \
 	%D%/auto_unmount.c \
+	%D%/fs_dir.c \
+	%D%/fs_fail.c \
+	%D%/fs_open.c \
 	%D%/fs_ops.c \
-	%D%/fs_size.c \
 	%D%/fs_read.c \
+	%D%/fs_size.c \
 	%D%/mount.c \
 	%D%/mount_options.c \
 	%D%/mountpoint.c \
 	%D%/open_table.c \
 	%D%/serve.c \
+	%D%/slot.c \
 	%D%/status.c \
 	%D%/umount.c
 if HAVE_FUSE_CUSTOM_IO
@@ -30,4 +34,4 @@ libsffuse_la_SOURCES = %D%/mount_none.c %D%/mount_options.c
 shardfuse_LDADD = libsffuse.la libsf.la $(SF_LIBS)
 endif
 EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
-	%D%/serve.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c
+	%D%/serve.h %D%/slot.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

@@ -105,13 +105,6 @@ static void stop_workers(struct workers *w)
 	}
 }
 
-void sf_kernel_init_done(struct sf_fs *fs)
-{
-	uint64_t one = 1;
-	ssize_t n = write(fs->ready_fd, &one, sizeof(one));
-	(void)n; /* an eventfd takes it */
-}
-
 /* Until somebody asks us to stop or the mount is gone. Was it ever ready? */
 static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd,
                          const struct sf_serve_options *o, void (*ready)(void *arg), void *arg)
@@ -149,7 +142,7 @@ static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd,
  */
 static void set_timeouts(struct sf_fs *fs, const struct sf_serve_options *o)
 {
-	unsigned read_s = (fs->s->io->timeout_ms + 999) / 1000;
+	unsigned read_s = (fs->io->timeout_ms + 999) / 1000;
 
 	if (!read_s)
 		return; /* no deadlines are wanted */
@@ -160,12 +153,11 @@ static void set_timeouts(struct sf_fs *fs, const struct sf_serve_options *o)
 int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg),
              void *arg, struct sf_error *err)
 {
-	struct sf_fs fs = {
-		.s = s, .uid = o->uid, .gid = o->gid, .umask = o->umask, .timeout = SF_FS_FOREVER
-	};
+	struct sf_fs fs = { .io = s->io, .uid = o->uid, .gid = o->gid, .umask = o->umask };
 	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
 	struct sf_buf said = { .limit = 4096 };
 	struct workers w = { .ended_fd = -1, .fs = &fs };
+	struct sf_slot *root; /* the mount's end lets it go */
 	int signal_fd = -1, r;
 	bool mounted = false;
 	sigset_t ending;
@@ -173,9 +165,10 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 	pthread_mutex_init(&fs.locked.m, NULL);
 	pthread_cond_init(&fs.locked.c, NULL);
 	sf_open_table_init(&fs.open);
+	sf_slots_init(&fs.slots);
 	set_timeouts(&fs, o);
 	/* without memory for it all lines are written */
-	sf_log_limit_new(s->io->log, SF_LOG_LIMIT_MS, SF_LOG_LIMIT_KEYS, &s->io->failures, NULL);
+	sf_log_limit_new(fs.io->log, SF_LOG_LIMIT_MS, SF_LOG_LIMIT_KEYS, &fs.io->failures, NULL);
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);
@@ -188,6 +181,11 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 		goto out;
 	}
 
+	r = sf_slots_add(&fs.slots, s, SF_FS_FOREVER, NULL, NULL, &root);
+	if (r < 0) {
+		sf_fail(err, r, "no memory for a mount");
+		goto out;
+	}
 	r = sf_thread_pool_new(SIZERS, &fs.sizers, err);
 	if (r < 0)
 		goto out;
@@ -240,8 +238,8 @@ out:
 	sf_thread_pool_free(fs.sizers);
 	sf_fs_answer_interrupted(&fs);
 	sf_fs_free_handles(&fs);
-	sf_log_limit_free(s->io->failures);
-	s->io->failures = NULL;
+	sf_log_limit_free(fs.io->failures);
+	fs.io->failures = NULL;
 	if (w.se)
 		fuse_session_destroy(w.se);
 	fuse_opt_free_args(&args);
@@ -249,6 +247,7 @@ out:
 	close(signal_fd);
 	close(w.ended_fd);
 	close(fs.ready_fd);
+	sf_slots_release(&fs.slots);
 	sf_open_table_release(&fs.open);
 	pthread_cond_destroy(&fs.locked.c);
 	pthread_mutex_destroy(&fs.locked.m);
