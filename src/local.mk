@@ -114,6 +114,9 @@ SF_SOURCES_READ = \
 	%D%/read/objects.c \
 	%D%/read/open_files.c \
 	%D%/read/plan.c \
+	%D%/read/plan_box.c \
+	%D%/read/plan_geometry.c \
+	%D%/read/plan_left.c \
 	%D%/read/plan_pieces.c \
 	%D%/read/plan_range.c \
 	%D%/read/read_buffer.c \

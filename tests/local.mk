@@ -52,6 +52,7 @@ TESTS_UNIT = \
 	%D%/unit/test_pt_numbers \
 	%D%/unit/test_plan \
 	%D%/unit/test_read_budget \
+	%D%/unit/test_plan_box \
 	%D%/unit/test_read_wave \
 	%D%/unit/test_quote \
 	%D%/unit/test_reader \

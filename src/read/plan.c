@@ -7,7 +7,6 @@
 #include "ckpt/ckpt_order.h"
 #include "read/plan_priv.h"
 
-#define HOLE_BUDGET (UINT64_C(1) << 24) /* steps to look for a hole under one range */
 #define SORT_ON_STACK 64
 
 struct found {
@@ -164,9 +163,10 @@ static int look_for_hole(void *arg, const uint64_t *lo, const uint64_t *hi)
 	return r < 0 ? r : s->cover.hole;
 }
 
-static int fail_hole(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t elem,
-                     uint64_t off, const uint64_t *at, struct sf_error *err)
+int sf_plan_fail_hole(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t off,
+                      const uint64_t *at, struct sf_error *err)
 {
+	uint64_t elem = sf_dtype_info(t->dtype)->bytes;
 	const struct sf_key *k = &ckpt->key[t->key];
 	char coords[256] = "";
 	uint64_t x = 0;
@@ -190,7 +190,7 @@ static int check_holes(const struct sf_ckpt *ckpt, const struct sf_tensor *t, ui
                        struct sf_error *err)
 {
 	const struct sf_key *k = &ckpt->key[t->key];
-	struct hole_search s = { .budget = HOLE_BUDGET };
+	struct hole_search s = { .budget = SF_HOLE_BUDGET };
 	struct held held = { .t = t };
 	struct sf_box_range range;
 	uint64_t from = off / elem, to = (end - 1) / elem + 1;
@@ -209,7 +209,7 @@ static int check_holes(const struct sf_ckpt *ckpt, const struct sf_tensor *t, ui
 		r = sf_box_cut(t->shape, t->ndim, from, to, look_for_hole, &s);
 	sf_corner_list_release(&held.at);
 	if (r > 0)
-		return fail_hole(ckpt, t, elem, off, s.cover.hole_at, err);
+		return sf_plan_fail_hole(ckpt, t, off, s.cover.hole_at, err);
 	if (r == -E2BIG)
 		return sf_fail(err, r,
 		               "tensor '%.*s': bytes %llu to %llu lie under %zu chunks too tangled "
@@ -219,6 +219,17 @@ static int check_holes(const struct sf_ckpt *ckpt, const struct sf_tensor *t, ui
 	return r < 0 ? sf_fail(err, r, "tensor '%.*s': no memory to plan a read",
 	                       (int)SF_MIN(k->len, 200u), k->name)
 	             : 0;
+}
+
+int sf_plan_cells(const struct sf_tensor *t, const uint64_t *lo, const uint64_t *hi,
+                  struct sf_u32s *chunks)
+{
+	struct gather g = { .t = t, .chunks = chunks };
+	uint64_t step = 1;
+
+	for (unsigned d = t->ndim; d-- > 0; step *= t->grid_n[d])
+		g.stride[d] = step;
+	return push_cells(&g, lo, hi);
 }
 
 int sf_plan_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t off,

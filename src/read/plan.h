@@ -51,4 +51,17 @@ int sf_plan_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64
 int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk, const struct sf_item_layout *layout,
 		   uint64_t off, uint64_t len, uint32_t item, struct sf_pieces *pieces, struct sf_error *err);
 
+/*
+ * The same of a box: elements lo[d] ≤ i < hi[d] of every dimension, whole ones. Not empty, inside the tensor.
+ *
+ * sf_plan_box_chunks: as sf_plan_chunks. Cost: O(log n + chunks touched) for grids, else the chunks whose elements lie between the
+ * box's first and last one.
+ * sf_plan_box_pieces: as sf_plan_pieces; element (i, …) goes to byte sum((i - lo) * dst_stride) of the output, modulo 2^64.
+ */
+int sf_plan_box_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const uint64_t *lo, const uint64_t *hi,
+		       struct sf_u32s *chunks, struct sf_error *err);
+int sf_plan_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk, const struct sf_item_layout *layout,
+		       const uint64_t *lo, const uint64_t *hi, const int64_t *dst_stride, uint32_t item, struct sf_pieces *pieces,
+		       struct sf_error *err);
+
 #endif

@@ -22,4 +22,13 @@ bool sf_box_range(const struct sf_tensor *t, uint32_t chunk, uint64_t elem, uint
 uint64_t sf_box_byte(const struct sf_tensor *t, const struct sf_chunk *c, uint64_t elem,
                      uint64_t r);
 
+#define SF_HOLE_BUDGET (UINT64_C(1) << 24) /* steps to look for a hole under one range */
+
+/* A grid's cells that meet the box [lo, hi). -ENOMEM. */
+int sf_plan_cells(const struct sf_tensor *t, const uint64_t *lo, const uint64_t *hi,
+                  struct sf_u32s *chunks);
+/* -EBADMSG: nothing holds the element @at. @off: where the range that was asked for begins. */
+int sf_plan_fail_hole(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t off,
+                      const uint64_t *at, struct sf_error *err);
+
 #endif

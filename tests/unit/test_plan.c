@@ -4,82 +4,7 @@
 #include "ckpt/ckpt_order.h"
 #include "read/plan.h"
 #include "tests/lib/sf_test.h"
-#include "tests/lib/sf_test_chunks.h"
-
-#define BYTES_MAX 16384
-
-/* Items with bytes of their own: what chunk i gives for element x, byte b, is a function of the
- * three. */
-static uint8_t byte_of(size_t chunk, uint64_t x, uint64_t b)
-{
-	uint64_t v = (chunk * 1000003 + x) * 31 + b + 7;
-
-	return (uint8_t)((v * UINT64_C(0x9e3779b97f4a7c15)) >> 56);
-}
-
-struct item {
-	uint8_t at[BYTES_MAX * 4];
-	struct sf_item_layout layout;
-	int64_t stride[TC_DIMS];
-};
-
-/* Lays a chunk out: row-major, or its dimensions in any order with gaps between. */
-static void make_item(const struct tc_tensor *t, size_t i, uint64_t *seed, struct item *item)
-{
-	const struct tc_chunk *c = &t->chunk[i];
-	uint64_t volume = tc_volume(t, c), span = 1;
-	unsigned order[TC_DIMS];
-
-	item->layout = (struct sf_item_layout){ .row_major = t->parts || sf_test_below(seed, 2),
-		                                .stride = item->stride };
-	item->layout.payload_len = c->part_len * t->elem;
-	if (!item->layout.row_major && volume) {
-		for (unsigned d = 0; d < t->ndim; d++) {
-			size_t k = sf_test_below(seed, d + 1u);
-			order[d] = order[k];
-			order[k] = d;
-		}
-		for (unsigned d = 0; d < t->ndim; d++) {
-			item->stride[order[d]] = (int64_t)span;
-			span *= c->extent[order[d]];
-			if (span < 64 && sf_test_below(seed, 4) == 0)
-				span++;
-		}
-		uint64_t last = 0;
-		for (unsigned d = 0; d < t->ndim; d++)
-			last += (c->extent[d] - 1) * (uint64_t)item->stride[d];
-		if ((last + 1) * t->elem > sizeof(item->at)) {
-			item->layout.row_major = true;
-		} else {
-			item->layout.payload_len = (last + 1) * t->elem;
-		}
-	}
-	ck_assert_uint_le(item->layout.payload_len, sizeof(item->at));
-	for (uint64_t x = 0; x < t->numel; x++) {
-		int64_t k = tc_item_index(t, c, x);
-		uint64_t at[TC_DIMS];
-
-		if (k < 0)
-			continue;
-		if (!item->layout.row_major) {
-			tc_coords(t, x, at);
-			k = 0;
-			for (unsigned d = 0; d < t->ndim; d++)
-				k += (int64_t)(at[d] - c->origin[d]) * item->stride[d];
-		}
-		for (uint64_t b = 0; b < t->elem; b++)
-			item->at[(uint64_t)k * t->elem + b] = byte_of(i, x, b);
-	}
-}
-
-/* The first chunk that holds an element, or -1; @holds: one flag a chunk and element. */
-static int64_t owner(const struct tc_tensor *t, const uint8_t *holds, uint64_t x)
-{
-	for (size_t i = 0; i < t->n; i++)
-		if (holds[i * t->numel + x])
-			return (int64_t)i;
-	return -1;
-}
+#include "tests/lib/plan_world.h"
 
 static void check_chunk_list(const struct tc_tensor *t, const uint8_t *holds, uint64_t off,
                              uint64_t len, const struct sf_u32s *got)
@@ -176,18 +101,6 @@ static void check_range(const struct tc_tensor *t, const struct sf_ckpt *ckpt,
 	sf_pieces_release(&pieces);
 }
 
-static struct item items[TC_CHUNKS];
-static uint8_t holds[TC_CHUNKS * BYTES_MAX];
-
-static void prepare(const struct tc_tensor *t, uint64_t *seed)
-{
-	for (size_t i = 0; i < t->n; i++) {
-		make_item(t, i, seed, &items[i]);
-		for (uint64_t x = 0; x < t->numel; x++)
-			holds[i * t->numel + x] = tc_item_index(t, &t->chunk[i], x) >= 0;
-	}
-}
-
 /* _i: the kind, spoilt or not. Small tensors in every range. */
 START_TEST(every_range_of_a_small_tensor_is_given_byte_for_byte)
 {
@@ -203,8 +116,8 @@ START_TEST(every_range_of_a_small_tensor_is_given_byte_for_byte)
 		prepare(&t, &seed);
 		for (uint64_t off = 0; off <= bytes; off += step)
 			for (uint64_t end = off; end <= bytes; end += step)
-				check_range(&t, ckpt, items, holds, off, end - off);
-		check_range(&t, ckpt, items, holds, 0, bytes);
+				check_range(&t, ckpt, tc_items, tc_holds, off, end - off);
+		check_range(&t, ckpt, tc_items, tc_holds, 0, bytes);
 		sf_ckpt_free(ckpt);
 	}
 }
@@ -220,10 +133,10 @@ START_TEST(random_ranges_of_larger_tensors_are_given_byte_for_byte)
 		struct sf_ckpt *ckpt = tc_ckpt(&t);
 		uint64_t bytes = t.numel * t.elem;
 		prepare(&t, &seed);
-		check_range(&t, ckpt, items, holds, 0, bytes);
+		check_range(&t, ckpt, tc_items, tc_holds, 0, bytes);
 		for (int i = 0; i < 40; i++) {
 			uint64_t off = sf_test_below(&seed, bytes + 1);
-			check_range(&t, ckpt, items, holds, off,
+			check_range(&t, ckpt, tc_items, tc_holds, off,
 			            sf_test_below(&seed, bytes - off + 1));
 		}
 		sf_ckpt_free(ckpt);
@@ -255,13 +168,13 @@ START_TEST(row_shards_take_one_piece_each_and_column_shards_one_strided_piece)
 	ckpt = tc_ckpt(&t);
 	prepare(&t, &seed);
 	for (size_t i = 0; i < t.n; i++)
-		items[i].layout.row_major = false;
+		tc_items[i].layout.row_major = false;
 	seed = 3;
 	for (size_t i = 0; i < t.n; i++)
 		do
-			make_item(&t, i, &seed, &items[i]);
-		while (!items[i].layout.row_major);
-	check_range(&t, ckpt, items, holds, 5, 16 * 16 - 10);
+			make_item(&t, i, &seed, &tc_items[i]);
+		while (!tc_items[i].layout.row_major);
+	check_range(&t, ckpt, tc_items, tc_holds, 5, 16 * 16 - 10);
 	ck_assert_uint_eq(npieces, 4);
 	sf_ckpt_free(ckpt);
 
@@ -270,14 +183,14 @@ START_TEST(row_shards_take_one_piece_each_and_column_shards_one_strided_piece)
 	prepare(&t, &seed);
 	for (size_t i = 0; i < t.n; i++)
 		do
-			make_item(&t, i, &seed, &items[i]);
-		while (!items[i].layout.row_major);
-	check_range(&t, ckpt, items, holds, 0, 16 * 16);
+			make_item(&t, i, &seed, &tc_items[i]);
+		while (!tc_items[i].layout.row_major);
+	check_range(&t, ckpt, tc_items, tc_holds, 0, 16 * 16);
 	ck_assert_uint_eq(npieces, 4);
-	check_range(&t, ckpt, items, holds, 3 * 16, 2 * 16 + 4);
+	check_range(&t, ckpt, tc_items, tc_holds, 3 * 16, 2 * 16 + 4);
 	ck_assert_uint_eq(npieces, 4);
 	/* begins and ends inside a shard's row: that shard takes two more, the others do not */
-	check_range(&t, ckpt, items, holds, 6, 10 * 16);
+	check_range(&t, ckpt, tc_items, tc_holds, 6, 10 * 16);
 	ck_assert_uint_eq(npieces, 6);
 	sf_ckpt_free(ckpt);
 }
@@ -294,9 +207,9 @@ START_TEST(a_transposed_item_is_one_piece_a_row)
 	ckpt = tc_ckpt(&t);
 	do
 		prepare(&t, &seed);
-	while (items[0].layout.row_major || (uint64_t)items[0].stride[0] != stride_rows ||
-	       (uint64_t)items[0].stride[1] != stride_cols);
-	check_range(&t, ckpt, items, holds, 0, 16 * 16);
+	while (tc_items[0].layout.row_major || (uint64_t)tc_items[0].stride[0] != stride_rows ||
+	       (uint64_t)tc_items[0].stride[1] != stride_cols);
+	check_range(&t, ckpt, tc_items, tc_holds, 0, 16 * 16);
 	ck_assert_uint_eq(npieces, 16);
 	sf_ckpt_free(ckpt);
 }
