@@ -26,11 +26,9 @@ SF_SOURCES_STORE = \
 	%D%/store/guard.c \
 	%D%/store/io.c \
 	%D%/store/source.c \
-	%D%/store/source_fault.c \
 	%D%/store/source_file.c \
 	%D%/store/store.c \
-	%D%/store/store_file.c \
-	%D%/store/store_mem.c
+	%D%/store/store_file.c
 
 SF_SOURCES_PARSE = \
 	%D%/parse/crc32_combine.c \

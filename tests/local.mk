@@ -124,7 +124,10 @@ check_PROGRAMS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
 TESTS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
 endif
 
-LDADD = libsf.la $(CHECK_LIBS)
+# What tests alone need of C: linked where it is used.
+noinst_LTLIBRARIES += libsftest.la
+libsftest_la_SOURCES = %D%/lib/source_fault.c %D%/lib/store_mem.c
+LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
 TESTS_FUSE = \
@@ -147,7 +150,7 @@ check_PROGRAMS += $(TESTS_FUSE)
 TESTS += $(TESTS_FUSE)
 endif
 endif
-fuse_test_libs = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
+fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_fuse_test_mount_answers_LDADD = $(fuse_test_libs)
 # an interrupt comes at the worst moment
 %C%_fuse_test_mount_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fuse_req_interrupt_func
@@ -213,7 +216,7 @@ fuzz_mutate = \
 	$(fuzz_files) \
 	$(fuzz_main)
 %C%_fuzz_fuzz_options_LDFLAGS = $(fuzz_ldflags)
-%C%_fuzz_fuzz_options_LDADD = libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
+%C%_fuzz_fuzz_options_LDADD = $(fuse_test_libs)
 %C%_fuzz_fuzz_dcp_meta_SOURCES = %D%/fuzz/fuzz_dcp_meta.c $(fuzz_mutate) $(fuzz_main)
 %C%_fuzz_fuzz_dcp_meta_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_zstd_SOURCES = %D%/fuzz/fuzz_zstd.c $(fuzz_main)

@@ -116,23 +116,26 @@ int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, 
 int sf_source_lend(struct sf_source *src, uint64_t off, uint64_t len, enum sf_fetch_kind kind,
                    struct sf_lease *ret)
 {
-	const void *at;
+	struct sf_lease lease = { 0 };
 	int r;
 
 	if (!src->ops->lend)
 		return -ENOTSUP;
 	r = check_range(src, off, len, NULL);
 	if (r >= 0)
-		r = src->ops->lend(src, off, len, &at);
+		r = src->ops->lend(src, off, len, &lease);
 	if (r < 0)
 		return r;
 	count(src, "lend", off, len, kind);
-	*ret = (struct sf_lease){ at, sf_source_ref(src) };
+	lease.src = sf_source_ref(src);
+	*ret = lease;
 	return 0;
 }
 
 void sf_lease_release(struct sf_lease *lease)
 {
+	if (lease->token)
+		lease->src->ops->unlend(lease->src, lease->token);
 	sf_source_unref(lease->src);
 	*lease = (struct sf_lease){ 0 };
 }

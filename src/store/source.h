@@ -11,6 +11,7 @@
 struct sf_lease {
 	const void *at;
 	struct sf_source *src; /* a reference */
+	void *token;           /* the source's: what unlend gives back; NULL: nothing */
 };
 
 /* One contiguous range of a source, to be put into places. The caller's memory until done. */
@@ -31,8 +32,10 @@ struct sf_io_req {
 struct sf_source_ops {
 	/* 0: all bytes copied; -EAGAIN: it would have to wait; else an error with its message. Never waits. */
 	int (*try_read)(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov, uint64_t len, struct sf_error *err);
-	/* 0: lent; -EAGAIN: not resident; -ENOTSUP: this source does not lend. Never waits. May be NULL. */
-	int (*lend)(struct sf_source *src, uint64_t off, uint64_t len, const void **ret);
+	/* 0: lent, @ret has at and token; -EAGAIN: not resident; -ENOTSUP: this source does not lend. Never waits. May be NULL. */
+	int (*lend)(struct sf_source *src, uint64_t off, uint64_t len, struct sf_lease *ret);
+	/* Once for each lease with a token: a cache may evict the block from then on. Any thread. NULL: it lends for as long as it lives. */
+	void (*unlend)(struct sf_source *src, void *token);
 	void (*submit)(struct sf_source *src, struct sf_io_req *req);
 	/* Ask that a submitted request ends soon with -ECANCELED; done is still called (maybe with success),
 	 * but not from within cancel: the caller may hold a lock. A request that is not (or no longer) this source's is ignored. NULL: a
@@ -72,24 +75,5 @@ int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind
  * a version that is all zero is not known either. */
 int sf_version_check(const char *name, uint64_t want_size, const struct sf_version *want, uint64_t size,
 		     const struct sf_version *found, struct sf_error *err);
-
-/* Test sources, stacked where production stacks nothing: src is referenced. */
-struct sf_fault { /* the n-th request (from 0) of kind try or submit fails with code; n < 0 never */
-	int64_t fail_at; int code; bool short_read;
-	bool busy; /* try says -EAGAIN, submit is not delayed for it */
-	unsigned delay_ms; /* submit completes that much later; try says -EAGAIN */
-	_Atomic int64_t seen;
-};
-int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_source **ret, struct sf_error *err);
-/* A store whose sources all go through @plan; takes over @s. For tests. */
-int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **ret, struct sf_error *err);
-/* A store of byte strings in memory, for tests: names and bytes borrowed. */
-struct sf_mem_object {
-	const char *name;
-	const void *at;
-	uint64_t len;
-};
-int sf_store_mem(struct sf_io *io, const struct sf_mem_object *objects, size_t n,
-		 struct sf_store **ret, struct sf_error *err);
 
 #endif

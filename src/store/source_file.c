@@ -179,7 +179,7 @@ static int file_try(struct sf_source *src, uint64_t off, const struct iovec *iov
 	                     (unsigned long long)len, (unsigned long long)off);
 }
 
-static int file_lend(struct sf_source *src, uint64_t off, uint64_t len, const void **ret)
+static int file_lend(struct sf_source *src, uint64_t off, uint64_t len, struct sf_lease *ret)
 {
 	struct file_source *f = (struct file_source *)src;
 	unsigned t = traits_of(f);
@@ -194,7 +194,7 @@ static int file_lend(struct sf_source *src, uint64_t off, uint64_t len, const vo
 	}
 	if (!(t & IN_MEMORY) && !resident_lately(f, map, off, len))
 		return -EAGAIN;
-	*ret = map + off;
+	ret->at = map + off;
 	return 0;
 }
 

@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "format/format.h"
 #include "parse/zstd.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/lib/sf_test.h"
 
 /* Real checkpoints whose requests fail while they are loaded, one after the other. */

@@ -1,6 +1,7 @@
 #include "config.h"
 #include <stddef.h>
 
+#include "tests/lib/test_stores.h"
 #include "base/mem.h"
 #include "tests/lib/load.h"
 

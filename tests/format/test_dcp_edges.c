@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "tests/lib/test_stores.h"
 #include "base/mem.h"
 #include "format/dcp/dcp_read.h"
 #include "tests/format/dcp_meta_text.h"

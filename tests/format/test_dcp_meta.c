@@ -5,7 +5,7 @@
 
 #include "base/mem.h"
 #include "format/dcp/dcp_read.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/format/dcp_meta_text.h"
 #include "tests/format/dcp_pickler.h"
 #include "tests/lib/sf_test.h"

@@ -13,7 +13,7 @@
 #include "format/dcp/dcp_dir.h"
 #include "format/format.h"
 #include "read/reader.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/format/dcp_meta_text.h"
 #include "tests/lib/sf_test.h"
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "tests/lib/test_stores.h"
 #include "base/buf.h"
 #include "base/path.h"
 #include "tests/lib/load.h"

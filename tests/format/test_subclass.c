@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "tests/lib/test_stores.h"
 #include "format/dcp/dcp_subclass.h"
 #include "tests/lib/load.h"
 

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "tests/lib/test_stores.h"
 #include "tests/lib/load.h"
 
 /* Formats that are known, but not read: their names are in the message. */

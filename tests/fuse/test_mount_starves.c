@@ -3,6 +3,7 @@
  * size views, threads that read headers. Needs what test_mount_waits needs.
  */
 #include "config.h"
+#include "tests/lib/test_stores.h"
 #include "tests/lib/slow_mount.h"
 
 #define DELAY_MS 12000

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "format/format.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/fuzz/fz_mutate.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

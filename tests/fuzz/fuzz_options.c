@@ -11,7 +11,7 @@
 #include "cli/key_slice.h"
 #include "fuse/mount_options.h"
 #include "tool/common.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/fuzz/fz_files.h"
 #include "tests/fuzz/fz_mutate.h"
 #include "tests/fuzz/whole_visit.h"

@@ -8,7 +8,7 @@
 #include "base/path.h"
 #include "format/format.h"
 #include "tool/common.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/fuzz/fz_files.h"
 #include "tests/fuzz/fz_malloc.h"
 #include "tests/fuzz/whole_visit.h"

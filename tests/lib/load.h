@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "format/format.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/lib/sf_test.h"
 
 static inline struct sf_io *load_io(void)

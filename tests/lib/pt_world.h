@@ -15,7 +15,7 @@
 #include "read/reader.h"
 #include "sf_test.h"
 #include "catalog/catalog.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "view/view.h"
 
 #ifndef WORLD_KEYS

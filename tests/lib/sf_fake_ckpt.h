@@ -10,7 +10,7 @@
 #include "ckpt/ckpt_builder.h"
 #include "parse/safetensors.h"
 #include "parse/zip_write.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/lib/sf_test.h"
 
 #define FAKE_FILES 12

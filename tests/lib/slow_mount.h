@@ -22,7 +22,7 @@
 #include "fuse/mountpoint.h"
 #include "fuse/serve.h"
 #include "tool/common.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/lib/sf_test.h"
 
 /* In memory shared with the serving process: the test turns the delay on when everything is mounted

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tests/lib/test_stores.h"
 #include "base/mem.h"
 #include "parse/zstd.h"
 #include "read/reader.h"

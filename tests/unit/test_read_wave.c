@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "tests/lib/test_stores.h"
 #include "parse/zstd.h"
 #include "read/reader.h"
 #include "tests/lib/sf_fake_ckpt.h"

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "tests/lib/test_stores.h"
 #include "base/mem.h"
 #include "parse/zstd.h"
 #include "read/reader.h"

@@ -8,7 +8,7 @@
 
 #include "base/mem.h"
 #include "store/guard.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 #include "tests/lib/sf_test.h"
 
 #define BYTES 300000

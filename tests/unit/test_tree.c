@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "tests/lib/test_stores.h"
 #include "base/path.h"
 #include "tree/tree.h"
 #include "view_world.h"

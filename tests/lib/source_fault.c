@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 
 /*
  * What the sources of one store share: the plan, and a thread that holds delayed requests back.

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/source.h"
+#include "tests/lib/test_stores.h"
 
 /* The bytes are borrowed from whoever made the store; tests change them and the sizes under it. */
 struct mem_store {
@@ -33,9 +33,9 @@ static int mem_try(struct sf_source *src, uint64_t off, const struct iovec *iov,
 	return 0;
 }
 
-static int mem_lend(struct sf_source *src, uint64_t off, uint64_t len, const void **ret)
+static int mem_lend(struct sf_source *src, uint64_t off, uint64_t len, struct sf_lease *ret)
 {
-	*ret = (const uint8_t *)((struct mem_source *)src)->o->at + off;
+	ret->at = (const uint8_t *)((struct mem_source *)src)->o->at + off;
 	return 0;
 }
 
