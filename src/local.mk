@@ -165,7 +165,8 @@ SF_SOURCES_VIEW = \
 	%D%/view/view_json.c \
 	%D%/view/view_npy.c \
 	%D%/view/view_raw.c \
-	%D%/view/view_readme.c
+	%D%/view/view_readme.c \
+	%D%/view/view_value_json.c
 
 SF_SOURCES_TREE = \
 	%D%/tree/counters.c \

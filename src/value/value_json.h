@@ -1,5 +1,5 @@
 /* Inside of value.json: the walk over a value, and what it is given for classes it knows. Only
- * view/ includes it. */
+ * value/ and its view include it. */
 #ifndef SF_VALUE_VALUE_JSON_H
 #define SF_VALUE_VALUE_JSON_H
 
