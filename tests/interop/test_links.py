@@ -62,7 +62,12 @@ def test_every_case():
                 for p in found:
                     if many(p) and found[p].st_size < 1 << 22:
                         twins.setdefault(digest(f"{m}/{p}"), []).append(p)
-                apart = [ps for ps in twins.values() if len({found[p].st_ino for p in ps}) > 1]
+                # groups that have no tensor, and whose objects are left out, are alike by chance
+                apart = [
+                    ps
+                    for ps in twins.values()
+                    if len({found[p].st_ino for p in ps}) > 1 and not all(p.endswith(".pt") and f"{p[:-3]}.safetensors" not in found for p in ps)
+                ]
                 check(f"{what}: files of many tensors with the same bytes are one file", not apart, apart)
                 told = [e.path for base, _, _ in os.walk(m) for e in os.scandir(base) if e.inode() != e.stat(follow_symlinks=False).st_ino]
                 check(f"{what}: readdir tells stat's inode", not told, told[:3])
