@@ -77,6 +77,25 @@ START_TEST(the_first_of_each_kind_is_written_and_the_rest_is_counted)
 }
 END_TEST
 
+/* Each window ends with nothing to count: by time, and by the end of all. */
+START_TEST(a_failure_that_does_not_repeat_is_one_line)
+{
+	struct written w = WRITTEN;
+	struct sf_log log = { keep, &w, SF_LOG_ERROR };
+	struct sf_log_limit *l;
+
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(sf_log_limit_new(&log, i ? 1 : 3600 * 1000, KEYS, &l, NULL), 0);
+		say(l, &log, 7, 0);
+		if (i)
+			usleep(20000);
+		sf_log_limit_free(l);
+		ck_assert_uint_eq(w.lines, (unsigned)i + 1);
+		ck_assert_str_eq(w.last, "failure of file 7 at 0");
+	}
+}
+END_TEST
+
 /* _i: a window of milliseconds, or of more than a second. */
 START_TEST(counts_are_told_though_no_further_line_comes)
 {
@@ -204,6 +223,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 30);
 	tcase_add_test(t, the_first_of_each_kind_is_written_and_the_rest_is_counted);
+	tcase_add_test(t, a_failure_that_does_not_repeat_is_one_line);
 	tcase_add_loop_test(t, counts_are_told_though_no_further_line_comes, 0, 2);
 	tcase_add_test(t, a_kind_that_is_forgotten_has_its_count_told);
 	tcase_add_test(t, lines_above_the_level_count_nothing_and_without_a_limit_all_are_written);

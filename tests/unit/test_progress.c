@@ -170,6 +170,41 @@ START_TEST(the_line_fits_the_terminal_and_names_are_escaped)
 }
 END_TEST
 
+/* A day and more of work is done, two hours are to come; a minute more or less is the machine's. */
+static void child_long(int go)
+{
+	sf_progress_init(&progress, false);
+	progress.begun_ns -= INT64_C(100000) * 1000000000;
+	progress.total = 107290000000;
+	sf_progress_add(&progress, 100000000000);
+	sf_progress_start(&progress);
+	wait_for(go);
+	sf_progress_end(&progress);
+}
+
+static void child_unknown(int go)
+{
+	sf_progress_init(&progress, false);
+	sf_progress_add(&progress, 650000000);
+	sf_progress_start(&progress);
+	wait_for(go);
+	sf_progress_end(&progress);
+}
+
+START_TEST(long_work_has_hours_and_work_of_unknown_size_no_end)
+{
+	static struct run r;
+
+	on_terminal(&r, 100, child_long);
+	ck_assert_msg(strstr(r.text, "100.00 of 107.29 GB, 0.00 GB/s, ETA 2:01:") != NULL, "%s",
+	              r.text);
+	on_terminal(&r, 100, child_unknown);
+	ck_assert_msg(strstr(r.text, "\r650.00 MB, ") != NULL, "%s", r.text);
+	ck_assert_ptr_null(strstr(r.text, "ETA"));
+	ck_assert_ptr_null(strstr(r.text, "%"));
+}
+END_TEST
+
 static void child_quiet(int go)
 {
 	(void)go;
@@ -202,6 +237,7 @@ int main(void)
 	tcase_set_timeout(tc, 20);
 	tcase_add_test(tc, other_lines_find_the_terminal_clean);
 	tcase_add_test(tc, the_line_fits_the_terminal_and_names_are_escaped);
+	tcase_add_test(tc, long_work_has_hours_and_work_of_unknown_size_no_end);
 	tcase_add_test(tc, quiet_is_quiet);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
