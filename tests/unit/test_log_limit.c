@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -120,6 +121,34 @@ START_TEST(counts_are_told_though_no_further_line_comes)
 }
 END_TEST
 
+static void on_signal(int sig)
+{
+	(void)sig;
+}
+
+/* The program's own thread takes them: this one's would end a wait in the wrong place. */
+START_TEST(the_thread_that_tells_takes_no_signal)
+{
+	struct written w = WRITTEN;
+	struct sf_log log = { keep, &w, SF_LOG_ERROR };
+	const struct timespec wait = { 5, 0 };
+	struct sf_log_limit *l;
+	sigset_t set;
+
+	ck_assert_int_eq(sf_log_limit_new(&log, 3600 * 1000, KEYS, &l, NULL), 0);
+	signal(SIGUSR1, on_signal);
+	say(l, &log, 0, 0);
+	say(l, &log, 0, 1); /* from here the thread waits */
+	sigemptyset(&set);
+	sigaddset(&set, SIGUSR1);
+	pthread_sigmask(SIG_BLOCK, &set, NULL);
+	ck_assert_int_eq(kill(getpid(), SIGUSR1), 0);
+	usleep(50000); /* for a thread that would take it */
+	ck_assert_int_eq(sigtimedwait(&set, NULL, &wait), SIGUSR1);
+	sf_log_limit_free(l);
+}
+END_TEST
+
 /* A table of 4 and many more kinds in turn: memory stays what it is, and each line is told. */
 START_TEST(a_kind_that_is_forgotten_has_its_count_told)
 {
@@ -225,6 +254,7 @@ static Suite *suite(void)
 	tcase_add_test(t, the_first_of_each_kind_is_written_and_the_rest_is_counted);
 	tcase_add_test(t, a_failure_that_does_not_repeat_is_one_line);
 	tcase_add_loop_test(t, counts_are_told_though_no_further_line_comes, 0, 2);
+	tcase_add_test(t, the_thread_that_tells_takes_no_signal);
 	tcase_add_test(t, a_kind_that_is_forgotten_has_its_count_told);
 	tcase_add_test(t, lines_above_the_level_count_nothing_and_without_a_limit_all_are_written);
 	tcase_add_loop_test(t, a_long_line_is_told_again_by_its_beginning, 0, 2);
