@@ -57,15 +57,17 @@ START_TEST(errno_is_named_behind_the_words)
 }
 END_TEST
 
-/* Property: whatever the length, what is left of a text of 3-byte characters is a prefix and whole
- * characters. */
+/* Property: whatever the length, what is left of a text of characters of 2 + _i bytes is a prefix
+ * and whole characters. */
 START_TEST(long_messages_are_cut_at_a_character)
 {
-	char text[3 * SF_ERROR_MAX + 1];
+	static const char *const one[] = { "\xc3\xa9", "\xe2\x82\xac", "\xf0\x9f\x98\x80" };
+	const size_t bytes = strlen(one[_i]);
+	char text[4 * SF_ERROR_MAX + 1];
 
 	for (size_t i = 0; i < SF_ERROR_MAX; i++)
-		memcpy(text + 3 * i, "\xe2\x82\xac", 3);
-	text[3 * SF_ERROR_MAX] = '\0';
+		memcpy(text + bytes * i, one[_i], bytes);
+	text[bytes * SF_ERROR_MAX] = '\0';
 	for (int lead = 0; lead < 8; lead++) {
 		struct sf_error err = SF_ERROR_INIT;
 		char want[16];
@@ -97,7 +99,7 @@ int main(void)
 	tcase_add_test(t, context_is_put_in_front_at_each_step_up);
 	tcase_add_test(t, the_arguments_may_be_the_message_itself);
 	tcase_add_test(t, errno_is_named_behind_the_words);
-	tcase_add_test(t, long_messages_are_cut_at_a_character);
+	tcase_add_loop_test(t, long_messages_are_cut_at_a_character, 0, 3);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }

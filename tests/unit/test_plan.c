@@ -252,6 +252,32 @@ START_TEST(layouts_that_do_not_hold_their_box_are_refused)
 }
 END_TEST
 
+/* Which elements of the box would it hold? */
+START_TEST(a_part_of_a_box_that_is_not_contiguous_is_not_supported)
+{
+	const uint64_t origin[2] = { 0, 0 }, extent[2] = { 16, 8 };
+	const int64_t stride[2] = { 1, 16 };
+	const struct sf_item_layout layout = { .payload_len = 1024, .stride = stride };
+	struct tc_tensor t;
+	struct sf_pieces pieces = { 0 };
+	struct sf_error err = SF_ERROR_INIT;
+
+	sharded(&t, 16, 8, 16, 8);
+	tc_add(&t, origin, extent);
+	t.parts = true;
+	t.chunk[0].part_off = 0;
+	t.chunk[0].part_len = 100;
+	t.chunk[1].part_off = 100;
+	t.chunk[1].part_len = 28;
+	struct sf_ckpt *ckpt = tc_ckpt(&t);
+	ck_assert_int_eq(sf_plan_pieces(ckpt, ckpt->tensor, 0, &layout, 0, 2, 0, &pieces, &err),
+	                 -ENOTSUP);
+	ck_assert_msg(strstr(err.msg, "holds 100 of its box's 128"), "%s", err.msg);
+	ck_assert_uint_eq(pieces.n, 0);
+	sf_ckpt_free(ckpt);
+}
+END_TEST
+
 START_TEST(conjugated_items_are_marked)
 {
 	struct tc_tensor t;
@@ -336,6 +362,7 @@ int main(void)
 	tcase_add_test(tc, row_shards_take_one_piece_each_and_column_shards_one_strided_piece);
 	tcase_add_test(tc, a_transposed_item_is_one_piece_a_row);
 	tcase_add_test(tc, layouts_that_do_not_hold_their_box_are_refused);
+	tcase_add_test(tc, a_part_of_a_box_that_is_not_contiguous_is_not_supported);
 	tcase_add_test(tc, conjugated_items_are_marked);
 	tcase_add_loop_test(tc, a_read_under_a_million_chunks_touches_few, 0, 3);
 	suite_add_tcase(s, tc);

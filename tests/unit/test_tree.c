@@ -178,6 +178,11 @@ START_TEST(links_lead_to_the_roles_file)
 	ck_assert_uint_eq(a.size, 8);
 	ck_assert_int_eq(sf_tree_readlink(t, link, text, sizeof(text)), 8);
 	ck_assert_mem_eq(text, "optim.pt", 8);
+	memset(text, '#', sizeof(text)); /* no byte behind the name, or behind the room for it */
+	ck_assert_int_eq(sf_tree_readlink(t, link, text, 5), 5);
+	ck_assert_mem_eq(text, "optim###", 8);
+	ck_assert_int_eq(sf_tree_readlink(t, link, text, sizeof(text)), 8);
+	ck_assert_mem_eq(text, "optim.pt###", 11);
 	vw_ok(sf_tree_walk(t, "optim.pt", false, &file, &err));
 	vw_ok(sf_tree_walk(t, "optimizer.pt", true, &n, &err));
 	ck_assert_uint_eq(n, file);
