@@ -100,6 +100,7 @@ TESTS_FORMAT = \
 
 TESTS_FAULT = \
 	%D%/fault/test_builder_faults \
+	%D%/fault/test_store_faults \
 	%D%/fault/test_load_faults \
 	%D%/fault/test_reader_faults
 
@@ -108,6 +109,9 @@ TESTS_FAULT = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
 
 %C%_fault_test_builder_faults_SOURCES = %D%/fault/test_builder_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_store_faults_SOURCES = %D%/fault/test_store_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_store_faults_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 %C%_fault_test_builder_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 
