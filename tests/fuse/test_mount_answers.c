@@ -5,6 +5,7 @@
 #include "config.h"
 #define FUSE_USE_VERSION 312
 #include <fuse_lowlevel.h>
+#include <sys/statvfs.h>
 #include "tests/lib/slow_mount.h"
 
 /* Shared with the serving process: an interrupt comes as soon as a request can take one (--wrap in
@@ -88,6 +89,10 @@ START_TEST(modes_are_cut_by_the_umask)
 	ck_assert_uint_eq((uint64_t)st.st_blocks, ((uint64_t)st.st_size + 511) / 512);
 	ck_assert_int_eq(stat(in_mount("npy"), &st), 0);
 	ck_assert_int_eq(st.st_mode & 0777, 0555 & ~mask);
+	struct statvfs fs;
+	ck_assert_int_eq(statvfs(in_mount("."), &fs), 0);
+	ck_assert_uint_eq(fs.f_namemax, 255);
+	ck_assert_uint_eq(fs.f_bavail, 0);
 	stop();
 }
 END_TEST
