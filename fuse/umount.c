@@ -1,7 +1,9 @@
 #include "config.h"
 #include <stddef.h>
+#include <string.h>
 #include <unistd.h>
 #include "base/mem.h"
+#include "base/mountinfo.h"
 #include "fuse/mount.h"
 #include "fuse/mountpoint.h"
 
@@ -15,6 +17,35 @@ static const struct sf_opt options[] = {
 	{ 0 },
 };
 
+struct owner {
+	const char *at;
+	unsigned uid; /* of the mount on top: the last in the table */
+};
+
+static int find_owner(void *arg, const struct sf_mountinfo *m)
+{
+	struct owner *o = arg;
+
+	if (strcmp(m->target, o->at) == 0)
+		o->uid = m->uid;
+	return 0;
+}
+
+/* fusermount3 says "mount not found" or "not permitted" there, and not who may. */
+static int check_owner(const char *path, const char *at, struct sf_error *err)
+{
+	struct owner o = { at, geteuid() };
+
+	if (geteuid() == 0 || sf_mounts_each(find_owner, &o, NULL) < 0 || o.uid == geteuid())
+		return 0;
+	if (o.uid == 0)
+		return sf_fail(err, -EPERM, "'%s': root mounted it; only root can unmount it",
+		               path);
+	return sf_fail(err, -EPERM,
+	               "'%s': user %u mounted it; only that user and root can unmount it", path,
+	               o.uid);
+}
+
 /* Only what is ours: as root the system call would take any filesystem away. */
 static int unmount(const char *path, bool lazy, struct sf_error *err)
 {
@@ -24,7 +55,10 @@ static int unmount(const char *path, bool lazy, struct sf_error *err)
 		return sf_fail_errno(err, "'%s'", path);
 	if (!sf_mountpoint_is_ours(at))
 		return sf_fail(err, -EINVAL, "'%s': no shardfuse mount there", path);
-	int r = sf_mountpoint_unmount(at, lazy, err);
+	int r = check_owner(path, at, err);
+	if (r < 0)
+		return r;
+	r = sf_mountpoint_unmount(at, lazy, err);
 	/* its own line is on stderr, and says nothing of a remedy */
 	if (r < 0 && geteuid() != 0 && access("/etc/mtab", R_OK) < 0)
 		return sf_fail(err, r,

@@ -39,6 +39,10 @@ static int parse_line(char *line, struct sf_mountinfo *m)
 	m->source = type ? strtok_r(NULL, " \n", &save) : NULL;
 	if (!m->source || !m->target || strcmp(type, "fuse.shardfuse") != 0)
 		return 0;
+	const char *super = strtok_r(NULL, " \n", &save),
+		   *uid = super ? strstr(super, "user_id=") : NULL;
+	if (uid)
+		sscanf(uid, "user_id=%u", &m->uid);
 	unescape(m->source);
 	unescape(m->target);
 	return 1;

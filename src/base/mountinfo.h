@@ -8,6 +8,7 @@
 struct sf_mountinfo {
 	char *source, *target; /* unescaped */
 	unsigned major, minor; /* of st_dev */
+	unsigned uid;          /* who mounted it */
 };
 
 /*
