@@ -15,6 +15,7 @@ libsffuse_la_SOURCES = \
 	%D%/fs_read.c \
 	%D%/fs_size.c \
 	%D%/mount.c \
+	%D%/mount_notes.c \
 	%D%/mount_options.c \
 	%D%/mountpoint.c \
 	%D%/open_table.c \
@@ -33,5 +34,5 @@ noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = %D%/mount_none.c %D%/mount_options.c
 shardfuse_LDADD = libsffuse.la libsf.la $(SF_LIBS)
 endif
-EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
+EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_notes.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
 	%D%/serve.h %D%/slot.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

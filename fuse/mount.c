@@ -13,6 +13,7 @@
 #include "catalog/view_wanted.h"
 #include "fuse/auto_unmount.h"
 #include "fuse/mount.h"
+#include "fuse/mount_notes.h"
 #include "fuse/mount_options.h"
 #include "fuse/mountpoint.h"
 
@@ -20,6 +21,8 @@
  * failure. */
 struct daemon {
 	int ready_fd; /* -1 in the foreground */
+	const struct sf_common *common;
+	struct sf_mount_notes notes;
 };
 
 static void log_syslog(void *arg, enum sf_log_level level, const char *line)
@@ -86,6 +89,7 @@ static void serving(void *arg)
 {
 	struct daemon *d = arg;
 
+	sf_mount_notes_say(&d->notes, d->common, d->ready_fd < 0);
 	if (d->ready_fd < 0)
 		return;
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
@@ -125,7 +129,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 {
 	struct sf_serve_options serve;
 	struct sf_session s = { 0 };
-	struct daemon d = { -1 };
+	struct daemon d = { .ready_fd = -1, .common = common };
 	SF_CLEANUP(sf_auto_unmount_end) struct sf_auto_unmount cleaner = { 0 };
 	SF_FREE char *mountpoint = NULL;
 	SF_FREE char *fuse_options = NULL;
@@ -164,11 +168,12 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	clock_gettime(CLOCK_REALTIME, &began);
 	s.io->counters.began_ns = began.tv_sec * 1000000000LL + began.tv_nsec;
 	s.io->counters.given = given;
-	sf_node hf;
-	if (!common->quiet && !s.view.hf_files_found &&
-	    sf_tree_lookup(s.tree, SF_NODE_ROOT, "hf", 2, &hf) >= 0)
-		fprintf(stderr, "shardfuse: no config.json: add -o hf_files=DIR\n");
-	r = sf_mount_options_serve(o, s.store->source, &serve, &fuse_options, err);
+	sf_mount_notes_make(&d.notes, &s, mountpoint,
+	                    !o->nonempty && sf_mountpoint_has_files(mountpoint));
+	if (!o->nonempty)
+		r = sf_mountpoint_check_source(mountpoint, s.store->source, err);
+	if (r >= 0)
+		r = sf_mount_options_serve(o, s.store->source, &serve, &fuse_options, err);
 	if (r >= 0) {
 		serve.mountpoint = mountpoint;
 		serve.fuse_options = fuse_options;
@@ -183,6 +188,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	}
 	if (r >= 0)
 		r = sf_serve(&s, &serve, serving, &d, err);
+	sf_mount_notes_release(&d.notes);
 	sf_session_close(&s);
 	return r;
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "base/buf.h"
+#include "catalog/view_wanted.h"
 #include "fuse/mount_options.h"
 
 #define AT(field) offsetof(struct sf_mount_options, field)
@@ -29,6 +30,8 @@ const struct sf_opt sf_mount_word_table[] = {
 	{ "allow_root", 0, SF_OPT_FLAG, AT(allow_root), NULL, NULL, "root may read the mount" },
 	{ "auto_unmount", 0, SF_OPT_FLAG, AT(auto_unmount), NULL, NULL,
 	  "unmount when the daemon is killed" },
+	{ "nonempty", 0, SF_OPT_FLAG, AT(nonempty), NULL, NULL,
+	  "mount over files without a warning, even over SOURCE" },
 	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER",
 	  "owner of the files (default: the user who mounts)" },
 	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "group of the files" },
@@ -44,7 +47,7 @@ static const char *const ignored[] = {
 	"nostrictatime", "lazytime",   "nolazytime", "ro",         "rw",
 	"_netdev",       "nofail",     "auto",       "noauto",     "user",
 	"user=*",        "nouser",     "users",      "owner",      "group",
-	"defaults",      "async",      "sync",       "nonempty",   "default_permissions",
+	"defaults",      "async",      "sync",       "default_permissions",
 };
 
 static bool is_ignored(const char *word)
@@ -55,8 +58,15 @@ static bool is_ignored(const char *word)
 	return false;
 }
 
+static bool is_view(const char *word)
+{
+	const struct sf_view_options o = { .views = { &word, 1 } };
+	return sf_views_check(&o, NULL) >= 0;
+}
+
+/* @list: the word before it if that is a list, of which this may have been meant as a part. */
 static int apply_word(struct sf_mount_options *o, struct sf_common *common, char *word,
-                      struct sf_error *err)
+                      const char *list, struct sf_error *err)
 {
 	const struct sf_opt *const tables[] = { sf_mount_word_table, sf_common_options,
 		                                sf_view_option_table, NULL };
@@ -71,6 +81,11 @@ static int apply_word(struct sf_mount_options *o, struct sf_common *common, char
 		return 0;
 	size_t len = strcspn(word, "=");
 	const char *near = sf_options_near(tables, word, len), *later = sf_options_later(word, len);
+	if (list && !word[len] && is_view(word))
+		return sf_fail(err, -EINVAL,
+		               "unknown mount option '%s': in -o a list has colons between its "
+		               "items: %.200s:%s",
+		               word, list, word);
 	if (later)
 		return sf_fail(err, -EINVAL, "mount option '%.*s': %s: not in this version",
 		               (int)len, word, later);
@@ -107,11 +122,13 @@ int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common,
 		char *at = o->kept[o->nkept++] = strdup(o->words.at[i]);
 		if (!at)
 			return sf_fail(err, -ENOMEM, "options");
+		const char *list = NULL;
 		for (char *rest; at; at = rest) {
 			rest = next_word(at);
-			int r = apply_word(o, common, at, err);
+			int r = apply_word(o, common, at, list, err);
 			if (r < 0)
 				return r;
+			list = strncmp(at, "views=", 6) == 0 ? at : NULL;
 		}
 	}
 	if (o->debug)
@@ -170,7 +187,7 @@ static int number(const char *s, int base, unsigned long max, unsigned long *ret
 
 /* allow_other by an ordinary user needs a word in fuse.conf; fusermount3's own message does not say
  * where. */
-static int check_allow_other(struct sf_error *err)
+static int check_allow_other(const char *option, struct sf_error *err)
 {
 	char line[256];
 	bool found = false;
@@ -184,8 +201,8 @@ static int check_allow_other(struct sf_error *err)
 		fclose(f);
 	return found ? 0
 	             : sf_fail(err, -EPERM,
-	                       "allow_other needs the line 'user_allow_other' in /etc/fuse.conf, "
-	                       "or root");
+	                       "%s needs the line 'user_allow_other' in /etc/fuse.conf, or root",
+	                       option);
 }
 
 int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
@@ -217,7 +234,7 @@ int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
 		s.umask = (mode_t)v;
 	}
 	if (o->allow_other || o->allow_root) {
-		int r = check_allow_other(err);
+		int r = check_allow_other(o->allow_other ? "allow_other" : "allow_root", err);
 		if (r < 0)
 			return r;
 	}

@@ -9,7 +9,7 @@ struct sf_mount_options {
 	struct sf_strs words; /* every -o as given */
 	bool foreground, debug, single;
 	bool sloppy, fake; /* mount(8)'s -s -f when called as mount.shardfuse */
-	bool allow_other, allow_root, auto_unmount;
+	bool allow_other, allow_root, auto_unmount, nonempty;
 	const char *uid, *gid, *umask;
 	char **kept; /* copies of words that the options point into */
 	size_t nkept;

@@ -1,4 +1,5 @@
 #include "config.h"
+#include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <spawn.h>
@@ -146,13 +147,13 @@ bool sf_mountpoint_is_ours(const char *abs)
 	return sf_mounts_each(same_target, (void *)(uintptr_t)abs, NULL) > 0;
 }
 
-/* "mountpoint 'PATH': WHAT (COMMAND PATH)", to be copied. */
+/* "mountpoint 'PATH': WHAT: COMMAND PATH", to be copied. */
 static int fail_busy(struct sf_error *err, const char *path, const char *what, const char *command)
 {
 	SF_CLEANUP(sf_buf_release) struct sf_buf word = { 0 };
 
 	sf_quote_shell_message(&word, path, "MOUNTPOINT");
-	return sf_fail(err, -EBUSY, "mountpoint '%.300s': %s (%s %s)", path, what, command,
+	return sf_fail(err, -EBUSY, "mountpoint '%.300s': %s: %s %s", path, what, command,
 	               sf_buf_cstr(&word));
 }
 
@@ -215,6 +216,32 @@ int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err)
 		return r;
 	*ret = strdup(l->real);
 	return *ret ? 0 : sf_fail(err, -ENOMEM, "mountpoint '%s'", path);
+}
+
+bool sf_mountpoint_has_files(const char *abs)
+{
+	DIR *d = opendir(abs);
+	struct dirent *e;
+	bool found = false;
+
+	while (d && !found && (e = readdir(d)))
+		found = strcmp(e->d_name, ".") != 0 && strcmp(e->d_name, "..") != 0;
+	if (d)
+		closedir(d);
+	return found;
+}
+
+int sf_mountpoint_check_source(const char *abs, const char *source, struct sf_error *err)
+{
+	SF_FREE char *real = realpath(source, NULL);
+	size_t n = strcmp(abs, "/") == 0 ? 0 : strlen(abs);
+
+	if (!real || strncmp(real, abs, n) != 0 || (real[n] && real[n] != '/'))
+		return 0;
+	return sf_fail(err, -EBUSY,
+	               "mountpoint '%.300s' %s: the mount would hide the stored files; mount on "
+	               "another directory, or add -o nonempty",
+	               abs, real[n] ? "is a directory above SOURCE" : "is SOURCE itself");
 }
 
 extern char **environ;

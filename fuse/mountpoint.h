@@ -25,6 +25,15 @@ bool sf_mountpoint_is_dead(const char *abs);
  * Threads: as sf_ask.
  */
 int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err);
+/* Would a mount there hide files? False too where the directory cannot be read. */
+bool sf_mountpoint_has_files(const char *abs);
+/*
+ * sf_mountpoint_check_source - refuses a mountpoint below which SOURCE lies, or which is SOURCE:
+ * the stored files would be hidden by what shows them.
+ *
+ * @abs as sf_mountpoint_prepare has it; @source is a path. Errors: -EBUSY.
+ */
+int sf_mountpoint_check_source(const char *abs, const char *source, struct sf_error *err);
 /* Unmounts: umount2 as root, else fusermount3. */
 int sf_mountpoint_unmount(const char *path, bool lazy, struct sf_error *err);
 /* 1 MiB readahead where we may set it (root): best for shards on local disks. Failure is no error:

@@ -206,7 +206,8 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 		sf_buf_cstr(&said);
 		while (said.len && said.at[said.len - 1] == '\n')
 			said.at[--said.len] = 0;
-		r = sf_fail(err, -EIO, "cannot mount on '%s': %s", o->mountpoint,
+		r = sf_fail(err, -EIO, "cannot mount on '%.300s': %.500s (shardfuse doctor says how to fix it)",
+		            o->mountpoint,
 		            said.len ? (char *)said.at : "fusermount3 says why above");
 	}
 	fuse_said = NULL;

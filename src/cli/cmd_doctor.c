@@ -309,7 +309,9 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	if (r.json)
 		printf("\n],\n \"ready\": %s}\n", r.bad ? "false" : "true");
 	else
-		printf(r.bad ? "\nmounting will fail here\n" : "\nready to mount\n");
+		printf("\n%s\n", !r.bad                           ? "ready to mount"
+		                 : r.bad == 1 && !has_mtab(&r) ? "unmounting will fail here"
+		                                               : "mounting will fail here");
 	return r.bad ? SF_EXIT_FAILED : SF_EXIT_OK;
 }
 

@@ -143,6 +143,9 @@ static int what_it_said(const struct trial *t, struct sf_error *err)
 	line[strcspn(line, "\n")] = 0;
 	if (strncmp(line, "shardfuse: ", 11) == 0)
 		line += 11;
+	char *hint = strstr(line, " (shardfuse doctor "); /* that is us */
+	if (hint)
+		*hint = 0;
 	return sf_fail(err, -EIO, "%s", *line ? line : "the daemon ended without a word");
 }
 

@@ -64,7 +64,7 @@ def test_names():
             os.symlink(os.path.abspath(BIN), f"{d}/bin/shardfuse")
             with Mount(ckpt, dir=f"{d}/{name}") as m:
                 r = run("mount", "--", ckpt, name, cwd=d)
-                line = r.stderr.rpartition(" (")[2].rpartition(")")[0]
+                line = r.stderr.rpartition("to end it: ")[2].rpartition("\n")[0]
                 check(f"mount over {name!r}: exit 1 and a command", r.returncode == 1 and line.startswith("shardfuse umount "), (r.returncode, r.stderr))
                 if line.startswith("shardfuse umount "):
                     subprocess.run(["bash", "-c", line], cwd=d, env={**os.environ, "PATH": f"{d}/bin:{os.environ['PATH']}"}, capture_output=True, timeout=60)

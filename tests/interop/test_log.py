@@ -57,7 +57,7 @@ def test_failing_reads_are_counted():
         with open(log, errors="replace") as f:
             lines = f.read().splitlines()
         for i, name in ((0, "changed"), (2, "broken"), (3, "missing")):
-            mine = [x for x in lines if f"__{i}_0.distcp" in x]
+            mine = [x for x in lines if f"__{i}_0.distcp" in x and ": error: " in x]
             told = sum(int(more[1]) if (more := MORE.search(x)) else 1 for x in mine)
             check(f"{name}: the first line is there at once", any(f"__{i}_0.distcp" in x and not MORE.search(x) for x in now), now[:5])
             check(f"{name}: lines and counts make all failures", told == 2 * READS, (told, mine[:5]))
