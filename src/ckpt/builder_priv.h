@@ -45,8 +45,10 @@ struct sf_ckpt_builder {
 	struct sf_pending_warnings warnings;
 	struct sf_group_choices choices;
 	struct sf_map file_names;
-	uint64_t more_warnings; /* not kept */
-	uint32_t nmain;         /* SF_NONE: all keys */
+	uint64_t more_warnings;          /* not kept */
+	uint64_t name_bytes, path_bytes; /* of keys, of their paths' elements */
+	const char *last_class;          /* the subclass given last, the arena's */
+	uint32_t nmain;                  /* SF_NONE: all keys */
 	bool has_listing;
 	int failed; /* of a function that returns nothing */
 

@@ -1,13 +1,22 @@
 #include "config.h"
 
 #include <assert.h>
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
 #include "base/path.h"
 #include "ckpt/builder_priv.h"
 
-#define PATH_ELEMS_MAX 1000 /* nesting of a state dict; views walk it */
+#define PATH_ELEMS_MAX 1000  /* nesting of a state dict; views walk it */
+#define NAME_MAX_BYTES 65536 /* of a key, and of an element of its path: FQNs have a hundred */
+/*
+ * A pickle names a text of a megabyte in two bytes as often as it likes. Texts that are honest add
+ * up to what the keys are, which stand in the file one by one; others end here. The same for what
+ * shards of a subclass are called, each after its key.
+ */
+#define PATHS_ROOM (UINT64_C(64) << 20)
+#define PATHS_PER_NAME 4 /* bytes of path for a byte of name */
 
 int sf_builder_no_memory(struct sf_error *err, const struct sf_ckpt_builder *b)
 {
@@ -177,9 +186,11 @@ int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, 
 	uint32_t n = (uint32_t)b->keys.n, found;
 	int failed;
 
-	if (len >= UINT32_MAX || b->keys.n >= SF_NONE - 1)
-		return sf_fail(err, -EBADMSG, "%s: a key of %zu bytes, or over %u keys",
-		               b->ckpt->source, len, SF_NONE - 1);
+	if (b->keys.n >= SF_NONE - 1)
+		return sf_fail(err, -EBADMSG, "%s: over %u keys", b->ckpt->source, SF_NONE - 1);
+	if (len > NAME_MAX_BYTES)
+		return sf_fail(err, -E2BIG, "%s: key '%.60s...' has %zu bytes, the limit is %d",
+		               b->ckpt->source, name, len, NAME_MAX_BYTES);
 	if (sf_keys_reserve(&b->keys, b->keys.n + 1) < 0 ||
 	    sf_map_reserve(&b->ckpt->names, b->keys.n + 1) < 0)
 		return sf_builder_no_memory(err, b);
@@ -192,6 +203,7 @@ int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, 
 	if (!k.name)
 		return sf_builder_no_memory(err, b);
 	b->keys.at[b->keys.n++] = k;
+	b->name_bytes += len;
 	sf_map_add(&b->ckpt->names, k.name, len, n, same_key, b->keys.at, &failed);
 	return failed ? sf_builder_no_memory(err, b) : 0;
 }
@@ -262,10 +274,12 @@ int sf_ckpt_builder_set_subclass(struct sf_ckpt_builder *b, uint32_t object, con
 		return -ENOMEM;
 	if (ndim)
 		memcpy(own, shape, ndim * sizeof(*own));
-	*s = (struct sf_subclass){ .name = sf_arena_strdup(&b->ckpt->arena, class, strlen(class)),
-		                   .dtype = (uint8_t)dtype,
-		                   .ndim = (uint8_t)ndim,
-		                   .shape = own };
+	/* shards of one tensor, and mostly all tensors, are of one class: one copy */
+	if (!b->last_class || strcmp(b->last_class, class) != 0)
+		b->last_class = sf_arena_strdup(&b->ckpt->arena, class, strlen(class));
+	*s = (struct sf_subclass){
+		.name = b->last_class, .dtype = (uint8_t)dtype, .ndim = (uint8_t)ndim, .shape = own
+	};
 	b->objects.at[object].subclass = s;
 	return s->name ? 0 : -ENOMEM;
 }
@@ -291,6 +305,28 @@ static bool path_is_name(const struct sf_key *k, const struct sf_path_elem *path
 	return at == k->len;
 }
 
+/* Counts what the path's texts are, shared or not. */
+static int count_path(struct sf_ckpt_builder *b, const struct sf_key *k,
+                      const struct sf_path_elem *path, size_t n, struct sf_error *err)
+{
+	uint64_t limit = PATHS_ROOM + b->name_bytes * PATHS_PER_NAME;
+
+	for (size_t i = 0; i < n; i++) {
+		if (path[i].len > NAME_MAX_BYTES)
+			return sf_fail(err, -E2BIG,
+			               "%s: element %zu of the path of key '%.200s' has %" PRIu32
+			               " bytes, the limit is %d",
+			               b->ckpt->source, i, k->name, path[i].len, NAME_MAX_BYTES);
+		b->path_bytes += path[i].len;
+	}
+	if (b->path_bytes > limit)
+		return sf_fail(err, -E2BIG,
+		               "%s: the paths of keys up to '%.200s' have %" PRIu64
+		               " bytes, the limit for %" PRIu64 " bytes of keys is %" PRIu64,
+		               b->ckpt->source, k->name, b->path_bytes, b->name_bytes, limit);
+	return 0;
+}
+
 int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len,
                          const struct sf_path_elem *path, size_t n, struct sf_error *err)
 {
@@ -299,6 +335,7 @@ int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len
 	struct sf_key *k;
 	bool shared;
 	size_t at = 0;
+	int r;
 
 	if (i == SF_NONE)
 		return 1; /* planner data of a key that was not saved */
@@ -307,6 +344,9 @@ int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len
 		               "%s: key '%.*s' is nested %zu levels deep, the limit is %d",
 		               b->ckpt->source, (int)SF_MIN(len, 200u), name, n, PATH_ELEMS_MAX);
 	k = &b->keys.at[i];
+	r = count_path(b, k, path, n, err);
+	if (r < 0)
+		return r;
 	kept = sf_arena_alloc(&b->ckpt->arena, n * sizeof(*kept));
 	if (!kept)
 		return sf_builder_no_memory(err, b);

@@ -7,7 +7,10 @@
 
 struct sf_ckpt_builder;
 
-/* All functions: 0 or an index on success; -ENOMEM, or -EBADMSG with a message. Not thread-safe. Text is copied. */
+/*
+ * All functions: 0 or an index on success; -ENOMEM, -EBADMSG with a message, or -E2BIG with one: a key or an element of a
+ * path of over 64 KiB, or paths of over 64 MiB and four times the keys. Not thread-safe. Text is copied.
+ */
 int sf_ckpt_builder_new(const char *format, const char *source, struct sf_ckpt_builder **ret, struct sf_error *err);
 void sf_ckpt_builder_free(struct sf_ckpt_builder *b); /* an unfinished one too; NULL is fine */
 

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,6 +16,10 @@
 
 #define PLACE_UNSAFE (SF_NONE - 1) /* its name is refused */
 #define DCP_NAME_MAX (DCP_STRING_MAX + 4096u)
+/* Bytes of names of a subclass's shards, each of which repeats its key's: so many, and for a shard
+ * so many more. */
+#define SHARD_NAMES_ROOM (UINT64_C(64) << 20)
+#define SHARD_NAMES_EACH 256
 
 enum verdict { UNKNOWN, TORCH, SAFETENSORS };
 struct place {                /* of m->place[] */
@@ -36,6 +41,7 @@ struct lower {
 	struct sf_arena text; /* strings that are not as stored */
 	const char **class;   /* by tensor: see dcp_find_subclasses; NULL: all are dense */
 	struct dcp_classes classes;
+	uint64_t shard_names, shards; /* bytes, number */
 };
 
 struct text {
@@ -363,6 +369,19 @@ static int lower_instance(struct lower *l, const struct dcp_tensor *t, const str
 	return r;
 }
 
+static int count_shard(struct lower *l)
+{
+	uint64_t limit = SHARD_NAMES_ROOM + ++l->shards * SHARD_NAMES_EACH;
+
+	l->shard_names += l->name.len;
+	if (l->shard_names > limit)
+		return sf_fail(l->err, -E2BIG,
+		               "dcp: the names of %" PRIu64 " shards up to '%.200s' have %" PRIu64
+		               " bytes, the limit is %" PRIu64,
+		               l->shards, (const char *)l->name.at, l->shard_names, limit);
+	return sf_buf_check(&l->name);
+}
+
 /* The shards of such a tensor cannot be put together here: each is an element of a list. */
 static int lower_subclass(struct lower *l, const struct dcp_tensor *t, const char *class)
 {
@@ -385,7 +404,7 @@ static int lower_subclass(struct lower *l, const struct dcp_tensor *t, const cha
 			if (t->nchunks != 1) {
 				l->name.len = len;
 				sf_buf_printf(&l->name, ".%u", n);
-				r = sf_buf_check(&l->name);
+				r = count_shard(l);
 			}
 			if (r >= 0)
 				r = lower_instance(l, t, run, i, class);

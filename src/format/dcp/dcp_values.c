@@ -117,9 +117,17 @@ static int coords(const struct sf_pv *v, uint64_t *ret)
 	return (int)v->seq.n;
 }
 
+/* A text that is shared is looked up once: it may be long, and named at every turn. The tree is
+ * ours, and nobody else marks it. */
 static int str_of(struct values *x, const struct sf_pv *v, uint32_t *ret)
 {
-	return dcp_meta_str(x->m, v->str.at, v->str.len, ret) < 0 ? no_memory(x) : 0;
+	if (!v->mark) {
+		if (dcp_meta_str(x->m, v->str.at, v->str.len, ret) < 0)
+			return no_memory(x);
+		((struct sf_pv *)(uintptr_t)v)->mark = *ret + 1;
+	}
+	*ret = v->mark - 1;
+	return 0;
 }
 
 /* torch.<dtype> of a TensorProperties, NULL without. */
