@@ -157,6 +157,9 @@ int sf_pm_push_global(struct sf_pm *m, struct sf_pv *module, struct sf_pv *name)
 	if (module->kind != SF_PV_STR || name->kind != SF_PV_STR)
 		return sf_pm_fail(m, -EBADMSG, "a global whose names are of kinds %d, %d",
 		                  module->kind, name->kind);
+	if (module->str.len > SF_PICKLE_NAME_MAX || name->str.len > SF_PICKLE_NAME_MAX)
+		return sf_pm_fail(m, -E2BIG, "a global's names have %zu and %zu bytes, limit %d",
+		                  module->str.len, name->str.len, SF_PICKLE_NAME_MAX);
 	v = sf_pm_new(m, SF_PV_GLOBAL);
 	if (v) {
 		v->global.module = module;

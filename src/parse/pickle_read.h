@@ -46,6 +46,10 @@ struct sf_pv {
 	};
 };
 
+/* Bytes of a global's module and of its name. A pickle may name a long text at every turn (STACK_GLOBAL); whoever writes or
+ * shows a global repeats it. */
+#define SF_PICKLE_NAME_MAX 4096
+
 /* What one pickle may cost. { 0 } fields mean the defaults, which the man page names. */
 struct sf_pickle_limits {
 	size_t memory;   /* bytes of arena, default 1 GiB */

@@ -119,14 +119,12 @@ static bool first_time(struct sf_pickle_writer *w, const char *text, size_t len,
 void sf_pw_global_n(struct sf_pickle_writer *w, const char *module, size_t module_len,
                     const char *name, size_t name_len)
 {
-	char small[256], *text = small;
+	char text[2 * SF_PICKLE_NAME_MAX + 2];
 	size_t len = module_len + name_len + 2;
 	uint32_t memo;
 
-	if (len > sizeof(small))
-		text = sf_arena_alloc(w->arena, len);
-	if (!text) {
-		w->out->failed = -ENOMEM;
+	if (len > sizeof(text)) { /* none that was read */
+		w->out->failed = -E2BIG;
 		return;
 	}
 	memcpy(text, module, module_len);

@@ -9,6 +9,7 @@
 #include "parse/pickle_put.h"
 
 #define DEPTH_MAX 1000
+#define PARTS_MAX 64 /* of a dotted name, which is written out at each use */
 #define BATCH \
 	1000 /* elements between MARK and APPENDS or SETITEMS, as Python's own writer has it */
 /*
@@ -189,8 +190,9 @@ static int global(struct sf_pickle_writer *w, const struct sf_pv *v, struct sf_e
 		mod = "copy_reg", modlen = strlen(mod);
 	for (const char *p = at; p < end; p++)
 		parts += *p == '.';
-	if (parts > DEPTH_MAX)
-		return sf_fail(err, -E2BIG, "pickle writer: a global of %zu parts", parts);
+	if (parts > PARTS_MAX)
+		return sf_fail(err, -E2BIG, "pickle writer: a global of %zu parts, limit %d", parts,
+		               PARTS_MAX);
 	for (size_t i = 0; i < parts; i++)
 		sf_pw_global(w, "__builtin__", "getattr");
 	dot = parts ? memchr(at, '.', (size_t)(end - at)) : NULL;
