@@ -56,6 +56,7 @@ TESTS_UNIT = \
 	%D%/unit/test_read_wave \
 	%D%/unit/test_quote \
 	%D%/unit/test_reader \
+	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
 	%D%/unit/test_run_dir \
 	%D%/unit/test_safetensors \

@@ -13,7 +13,9 @@
 
 #define EXACT_INT (INT64_C(1) << 53) /* what every JSON reader keeps exactly */
 #define LONG_MAX_BYTES 65536         /* of an integer: 157,826 digits. They cost n^2 */
-#define DIVISIONS_PER_NODE 256       /* so that they count against the budget of nodes */
+#define LONG_MAX_WORDS (UINT64_C(1) + LONG_MAX_BYTES / 4)
+/* Divisions of all integers of a value: as many as one of the largest takes, half a second. */
+#define DIVISIONS_MAX (LONG_MAX_WORDS * LONG_MAX_WORDS / 2)
 
 static bool is_surrogate(const uint8_t *p, size_t left)
 {
@@ -128,10 +130,16 @@ static int put_long(struct sf_vj *j, const char *at, size_t len)
 		return sf_fail(j->err, -E2BIG,
 		               "an integer of %zu bytes as decimal digits, the limit is %u", len,
 		               LONG_MAX_BYTES);
+	j->divisions += (uint64_t)nwords * nwords / 2;
+	if (j->divisions > DIVISIONS_MAX)
+		return sf_fail(j->err, -E2BIG,
+		               "integers of more decimal digits than are worked out for one value: "
+		               "this one has %zu bytes, the limit for one alone is %u, and shared "
+		               "ones count each time",
+		               len, LONG_MAX_BYTES);
 	word = calloc(nwords, sizeof(*word));
 	if (!word)
 		return -ENOMEM;
-	j->nodes += (uint32_t)(nwords * nwords / 2 / DIVISIONS_PER_NODE);
 	for (size_t i = 0; i < len; i++) { /* magnitude */
 		unsigned byte = (uint8_t)at[i];
 		if (negative) {

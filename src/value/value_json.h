@@ -15,6 +15,7 @@
 struct sf_vj {
 	struct sf_buf *out;
 	uint32_t nodes;
+	uint64_t divisions; /* for the decimal digits of large integers */
 	unsigned depth;
 	const struct sf_pv *open[SF_VJ_DEPTH]; /* shared values being written now: meeting one again
 	                                          is a cycle */

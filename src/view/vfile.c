@@ -2,11 +2,17 @@
 
 #include <inttypes.h>
 #include <stdatomic.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "view/vfile.h"
 
 enum { NOT_PREPARED, PREPARING, PREPARED };
+
+struct sf_vfile_failure {
+	int code;
+	struct sf_error why;
+};
 
 void sf_vfile_init(struct sf_vfile *f, const struct sf_vfile_ops *ops, struct sf_reader *reader)
 {
@@ -19,6 +25,7 @@ void sf_vfile_init(struct sf_vfile *f, const struct sf_vfile_ops *ops, struct sf
 	pthread_mutex_init(&f->locked.m, NULL);
 	pthread_cond_init(&f->locked.c, NULL);
 	f->locked.state = ops->prepare ? NOT_PREPARED : PREPARED;
+	f->locked.failed = NULL;
 	atomic_init(&f->ready, !ops->prepare);
 }
 
@@ -34,6 +41,7 @@ void sf_vfile_unref(struct sf_vfile *f)
 		return;
 	pthread_cond_destroy(&f->locked.c);
 	pthread_mutex_destroy(&f->locked.m);
+	free(f->locked.failed);
 	f->ops->free(f);
 }
 
@@ -45,10 +53,25 @@ int sf_vfile_size(struct sf_vfile *f, uint64_t *ret)
 	return 0;
 }
 
+/* NULL: the next try may do better, or there is no memory to remember it. */
+static struct sf_vfile_failure *failure(int code, const struct sf_error *err)
+{
+	struct sf_vfile_failure *f;
+
+	if (code != -EBADMSG && code != -E2BIG && code != -ENOTSUP)
+		return NULL;
+	f = malloc(sizeof(*f));
+	if (f)
+		*f = (struct sf_vfile_failure){ code, *err };
+	return f;
+}
+
 int sf_vfile_prepare(struct sf_vfile *f, struct sf_error *err)
 {
+	struct sf_error own = SF_ERROR_INIT;
 	int r;
 
+	err = err ? err : &own;
 	if (atomic_load_explicit(&f->ready, memory_order_acquire))
 		return 0;
 	pthread_mutex_lock(&f->locked.m);
@@ -58,6 +81,11 @@ int sf_vfile_prepare(struct sf_vfile *f, struct sf_error *err)
 		pthread_mutex_unlock(&f->locked.m);
 		return 0;
 	}
+	if (f->locked.failed) {
+		r = sf_fail(err, f->locked.failed->code, "%s", f->locked.failed->why.msg);
+		pthread_mutex_unlock(&f->locked.m);
+		return r;
+	}
 	f->locked.state = PREPARING;
 	pthread_mutex_unlock(&f->locked.m);
 
@@ -65,6 +93,7 @@ int sf_vfile_prepare(struct sf_vfile *f, struct sf_error *err)
 
 	pthread_mutex_lock(&f->locked.m);
 	f->locked.state = r < 0 ? NOT_PREPARED : PREPARED;
+	f->locked.failed = r < 0 ? failure(r, err) : NULL;
 	if (r >= 0)
 		atomic_store_explicit(&f->ready, 1, memory_order_release);
 	pthread_cond_broadcast(&f->locked.c);

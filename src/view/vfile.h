@@ -34,6 +34,7 @@ struct sf_vfile {
 		pthread_mutex_t m;
 		int state; /* 0 not prepared, 1 being prepared, 2 done; waiters on c */
 		pthread_cond_t c;
+		struct sf_vfile_failure *failed; /* what preparing can only come to again, NULL */
 	} locked;
 	_Atomic int ready; /* state == 2, without the lock */
 };
@@ -42,8 +43,11 @@ struct sf_vfile *sf_vfile_ref(struct sf_vfile *f);
 void sf_vfile_unref(struct sf_vfile *f); /* NULL is fine */
 /* -EAGAIN when it is not prepared yet; never waits */
 int sf_vfile_size(struct sf_vfile *f, uint64_t *ret);
-/* Prepares if nobody has (a failure is not kept: the next call tries again); waits for another
- * thread that does. */
+/*
+ * Prepares if nobody has; waits for another thread that does. A failure that is of the bytes
+ * themselves (-EBADMSG, -E2BIG, -ENOTSUP) stays, with its message, as long as the file: what took
+ * seconds to refuse is not tried at each stat. After any other the next call tries again.
+ */
 int sf_vfile_prepare(struct sf_vfile *f, struct sf_error *err);
 /* For struct sf_read: arg is the vfile; binary search in start[], then the records' emit. The range
  * is cut by the caller to the size. */
