@@ -1,16 +1,14 @@
 #!/bin/sh
-# Installs what building needs; with the word `demo` or `tests`, what contrib/demo or contrib/check needs besides. Says in one
-# line what it installs, and nothing when all is there. apt's own words go to a log that is shown when it fails.
+# Installs what building needs; with the word `tests`, what contrib/check needs besides. Says in one line
+# what it installs, and nothing when all is there. apt's own words go to a log that is shown when it fails.
 set -eu
 
 build='build-essential autoconf automake libtool pkg-config libcjson-dev libssl-dev libzstd-dev libdeflate-dev libfuse3-dev fuse3 check'
-demo='python3 python3-numpy'
 tests='python3 python3-venv zsh fish'
 fedora='gcc make autoconf automake libtool pkgconf cjson-devel openssl-devel libzstd-devel libdeflate-devel fuse3-devel fuse3 check-devel python3'
 
 want=$build
 case ${1-} in
-demo) want="$build $demo" ;;
 tests) want="$build $tests" ;;
 esac
 
