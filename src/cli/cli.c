@@ -36,6 +36,30 @@ static void section(const char *title, const struct sf_opt *table, size_t width,
 	sf_options_help(table, width, f);
 }
 
+/* "KEY and MOUNTPOINT are missing": what @usage names outside of brackets, but for the first @have.
+ * "[-z] MOUNTPOINT…", "SOURCE KEY… [-l]" */
+static int missing_args(const struct sf_cmd *cmd, int have, struct sf_error *err)
+{
+	struct sf_buf names = { .limit = 256 };
+	int depth = 0, n = 0;
+
+	for (const char *c = cmd->usage; *c; c++) {
+		size_t len = strspn(c, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
+		depth += *c == '[' ? 1 : *c == ']' ? -1 : 0;
+		if (depth || len < 2 || n >= cmd->min_args)
+			continue;
+		if (n++ >= have) {
+			sf_buf_str(&names, names.len ? " and " : "");
+			sf_buf_add(&names, c, len);
+		}
+		c += len - 1;
+	}
+	sf_fail(err, -EINVAL, "%s: %s %s missing", cmd->name, sf_buf_cstr(&names),
+	        cmd->min_args - have > 1 ? "are" : "is");
+	sf_buf_release(&names);
+	return -EINVAL;
+}
+
 /* A verb's own options; those that all verbs know with @all. */
 static void help_cmd(const struct sf_cmd *cmd, bool all, FILE *f)
 {
@@ -88,16 +112,39 @@ static int asks_for_help(const struct sf_cmd *cmd, int argc, char **argv)
 	return 0;
 }
 
-static void help_all(const struct sf_cmd *const *more, size_t nmore, FILE *f)
+static void own_options(const struct sf_cmd *cmd, FILE *f)
+{
+	char title[64];
+
+	snprintf(title, sizeof(title), "options of %s", cmd->name);
+	if (cmd->options && cmd->options->name)
+		section(title, cmd->options, SF_HELP_COLUMN, f);
+	if (cmd->words) {
+		fprintf(f, "\nof %s, only with -o:\n", cmd->name);
+		sf_options_help_words(cmd->words, SF_HELP_COLUMN, f);
+	}
+}
+
+/* The program's help; with @all every option: mount's words and what all verbs share. */
+static void help_program(const struct sf_cmd *const *more, size_t nmore, bool all, FILE *f)
 {
 	fprintf(f, "usage: shardfuse SOURCE MOUNTPOINT [-o NAME[=VALUE],…]\n"
-	           "       shardfuse VERB … (shardfuse VERB --help; --help-all: every option)\n\n"
+	           "       shardfuse VERB … (shardfuse VERB --help; --help-all: every option)\n"
+	           "       shardfuse --version | --help | --help-all\n\n"
 	           "Shows a sharded checkpoint as unsharded .pt, .safetensors and .npy files, "
 	           "without converting it.\n\nverbs:\n");
 	for (size_t i = 0; i < nmore; i++)
 		fprintf(f, "  %-8s %s\n", more[i]->name, more[i]->about);
 	for (size_t i = 0; i < SF_ARRAY_LEN(verbs); i++)
 		fprintf(f, "  %-8s %s\n", verbs[i]->name, verbs[i]->about);
+	fprintf(f, "  %-8s %s\n", "help", "the help of a verb: shardfuse help VERB");
+	for (size_t i = 0; all && i < nmore + SF_ARRAY_LEN(verbs); i++)
+		own_options(i < nmore ? more[i] : verbs[i - nmore], f);
+	if (all) {
+		section("what is shown, of every verb that reads SOURCE", sf_view_option_table,
+		        SF_HELP_COLUMN, f);
+		section("common options", sf_common_options, SF_HELP_COLUMN, f);
+	}
 	fprintf(f, "\nexample:\n  shardfuse /ckpt/step1000 /mnt/c\n  python -c 'import torch; "
 	           "torch.load(\"/mnt/c/model.pt\", mmap=True)'\n");
 }
@@ -144,11 +191,10 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 		dests[n++] = &common.session.view;
 	}
 	int args = sf_options_parse(tables, dests, argc - 1, argv + 1, &err);
-	if (args >= 0 && (args < cmd->min_args || (cmd->max_args >= 0 && args > cmd->max_args)))
-		args = sf_fail(&err, -EINVAL,
-		               args < cmd->min_args ? "%s: arguments are missing"
-		                                    : "%s: too many arguments",
-		               cmd->name);
+	if (args >= 0 && args < cmd->min_args)
+		args = missing_args(cmd, args, &err);
+	else if (args >= 0 && cmd->max_args >= 0 && args > cmd->max_args)
+		args = sf_fail(&err, -EINVAL, "%s: too many arguments", cmd->name);
 	if (args >= 0 && sf_views_check(&common.session.view, &err) < 0)
 		args = -EINVAL;
 	if (args < 0)
@@ -221,6 +267,17 @@ static int complete(int argc, char **argv, const struct sf_cmd *const *more, siz
 	return sf_complete(stdout, argc, argv, all, n);
 }
 
+/* --verison; NULL: it is near none of the program's own options, of which mount knows none. */
+static const char *near_option(const char *given)
+{
+	static const char *const known[] = { "--version", "--help", "--help-all" };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(known) && strncmp(given, "--", 2) == 0; i++)
+		if (sf_edits(given, strlen(given), known[i], strlen(known[i]), 2) <= 2)
+			return known[i];
+	return NULL;
+}
+
 int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t nmore)
 {
 	const char *first = argc > 1 ? argv[1] : "";
@@ -243,12 +300,17 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 		else if (argc > 2 && argv[2][0] != '-')
 			return no_verb(argv[2], false, more, nmore);
 		else
-			help_all(more, nmore, stdout);
+			help_program(more, nmore, strcmp(first, "--help-all") == 0, stdout);
 		return SF_EXIT_OK;
 	}
 	if (argc < 2) {
-		help_all(more, nmore, stderr);
+		help_program(more, nmore, false, stderr);
 		return SF_EXIT_USAGE;
+	}
+	if (argc == 2 && near_option(first)) {
+		sf_fail(&err, -EINVAL, "unknown option '%s': did you mean %s?", first,
+		        near_option(first));
+		return sf_cli_error(SF_EXIT_USAGE, &err);
 	}
 	/* one word that is neither a verb nor followed by a mountpoint */
 	if (argc == 2 && access(first, F_OK) == 0) {

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 #include "base/buf.h"
@@ -111,6 +112,21 @@ static int parse_hf_strip(void *dest, const char *value, struct sf_error *err)
 	               : sf_fail(err, -EINVAL, "'%s' is neither yes nor no", value);
 }
 
+/* What is not there, or is a file, would be an hf/ without config.json that says nothing. */
+static int parse_hf_files(void *dest, const char *value, struct sf_error *err)
+{
+	struct sf_view_options *o = dest;
+	struct stat st;
+
+	if (stat(value, &st) < 0)
+		return sf_fail_errno(err, "'%s'", value);
+	if (!S_ISDIR(st.st_mode))
+		return sf_fail(err, -ENOTDIR, "'%s' is not a directory: name the one that has "
+		               "config.json", value);
+	o->hf_files = value;
+	return 0;
+}
+
 /* The rules of one --map, and which they are. */
 static int add_map(const char *value, struct sf_map_rule **rules, size_t *n,
                    struct sf_map_arg **args, size_t *nargs, struct sf_error *err)
@@ -163,7 +179,7 @@ const struct sf_opt sf_view_option_table[] = {
 	  "hf: file name stem (default model)" },
 	{ "hf-strip", 0, SF_OPT_CALL, 0, parse_hf_strip, "yes|no",
 	  "hf: remove wrapper components such as _orig_mod (default yes)" },
-	{ "hf-files", 0, SF_OPT_STR, VIEW(hf_files), NULL, "DIR",
+	{ "hf-files", 0, SF_OPT_CALL, 0, parse_hf_files, "DIR",
 	  "hf: where config.json and the tokenizer are" },
 	{ "views", 0, SF_OPT_LIST, VIEW(views), NULL, "NAME,…",
 	  "show only these: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },

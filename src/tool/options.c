@@ -1,4 +1,5 @@
 #include "config.h"
+#include <ctype.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -230,6 +231,28 @@ static int parse_long(const struct sf_opt *const *tables, void *const *dests, ch
 	return set(o, dest, value, ",:", err);
 }
 
+/* A letter that is none: another case of it may be, or it is mount's -o and its word a long option
+ * here. @value is what stands behind it, or NULL. */
+static int unknown_letter(const struct sf_opt *const *tables, void *const *dests, char letter,
+                          const char *shown, const char *value, struct sf_error *err)
+{
+	const char other = (char)(islower((unsigned char)letter) ? toupper((unsigned char)letter)
+	                                                         : tolower((unsigned char)letter));
+	void *dest;
+	const struct sf_opt *word = NULL;
+
+	if (letter == 'o' && value)
+		word = find(tables, dests, value, strcspn(value, "=,"), 0, &dest);
+	if (word)
+		return sf_fail(err, -EINVAL,
+		               "unknown option '-o': only mount has it; here it is --%s",
+		               word->name);
+	if (find(tables, dests, NULL, 0, other, &dest))
+		return sf_fail(err, -EINVAL, "unknown option '-%c' in '%s': did you mean -%c?",
+		               letter, shown, other);
+	return sf_fail(err, -EINVAL, "unknown option '-%c' in '%s'", letter, shown);
+}
+
 static int parse_letters(const struct sf_opt *const *tables, void *const *dests, char **argv,
                          int argc, int *i, struct sf_error *err)
 {
@@ -239,7 +262,11 @@ static int parse_letters(const struct sf_opt *const *tables, void *const *dests,
 		const char *value = NULL;
 
 		if (!o)
-			return sf_fail(err, -EINVAL, "unknown option '-%c' in '%s'", *c, argv[*i]);
+			return unknown_letter(tables, dests, *c, argv[*i],
+			                      c[1]            ? c + 1
+			                      : *i + 1 < argc ? argv[*i + 1]
+			                                      : NULL,
+			                      err);
 		if (!is_flag(o)) {
 			if (c[1])
 				value = c + 1;
