@@ -1,4 +1,6 @@
 #include "config.h"
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,20 +22,35 @@ enum strategy { ONE_FILE, ONE_FILE_PER_TENSOR, CHUNKS };
 struct export_options {
 	const char *format, *strategy;
 	bool optim, no_optim, force;
-	unsigned jobs;
+	unsigned jobs; /* 0: one per core */
 };
+
+static int parse_jobs(void *dest, const char *value, struct sf_error *err)
+{
+	struct export_options *o = dest;
+	char *end;
+
+	errno = 0;
+	unsigned long n = strtoul(value, &end, 10);
+	if (errno || end == value || *end || *value == '-' || n > UINT_MAX)
+		return sf_fail(err, -EINVAL, "'%s' is not a whole number", value);
+	if (!n)
+		return sf_fail(err, -EINVAL, "0 threads write nothing: at least 1");
+	o->jobs = (unsigned)n;
+	return 0;
+}
 
 #define AT(field) offsetof(struct export_options, field)
 static const struct sf_opt options[] = {
 	{ "format", 0, SF_OPT_STR, AT(format), NULL, "pt|safetensors|hf|npy",
-	  "default: from TARGET's name" },
+	  "default: from TARGET's name; *.pt gets everything, *.safetensors the model" },
 	{ "strategy", 0, SF_OPT_STR, AT(strategy), NULL, "NAME",
 	  "one_file (default), one_file_per_tensor, chunks" },
 	{ "optim", 0, SF_OPT_FLAG, AT(optim), NULL, NULL,
-	  "include the optimizer (default for pt one_file)" },
+	  "include the optimizer (default for pt one_file, not for others)" },
 	{ "no-optim", 0, SF_OPT_FLAG, AT(no_optim), NULL, NULL, "leave out the optimizer" },
 	{ "force", 0, SF_OPT_FLAG, AT(force), NULL, NULL, "overwrite existing files" },
-	{ "jobs", 'j', SF_OPT_UINT, AT(jobs), NULL, "N",
+	{ "jobs", 'j', SF_OPT_CALL, 0, parse_jobs, "N",
 	  "threads that write (default: one per core)" },
 	{ 0 },
 };
@@ -44,8 +61,9 @@ struct export
 	struct sf_session *s;
 	enum sf_out_format format;
 	enum strategy strategy;
-	bool optim;
-	const char *target;
+	bool optim, no_optim;
+	const char *target; /* without slashes at its end */
+	bool dir;           /* it had some */
 	struct sf_out_list list;
 	uint32_t *entries;       /* scratch: a selection being made */
 	struct sf_old_files old; /* chunks of a larger export, which go when all is written */
@@ -57,17 +75,24 @@ static bool has_suffix(const char *s, const char *suffix)
 	return n > m && strcmp(s + n - m, suffix) == 0;
 }
 
+/* The format that a name says, or -1. */
+static int named_format(const char *target)
+{
+	return has_suffix(target, ".pt") || has_suffix(target, ".pth") || has_suffix(target, ".bin")
+	               ? SF_OUT_PT
+	       : has_suffix(target, ".safetensors") ? SF_OUT_SAFETENSORS
+	                                            : -1;
+}
+
 static bool is_file_target(const struct export *x)
 {
 	struct stat st;
-	if (x->strategy != ONE_FILE || (x->format != SF_OUT_PT && x->format != SF_OUT_SAFETENSORS))
+	if (x->dir || x->strategy != ONE_FILE ||
+	    (x->format != SF_OUT_PT && x->format != SF_OUT_SAFETENSORS))
 		return false;
 	if (stat(x->target, &st) == 0 && S_ISDIR(st.st_mode))
 		return false;
-	return x->format == SF_OUT_PT
-	               ? has_suffix(x->target, ".pt") || has_suffix(x->target, ".pth") ||
-	                         has_suffix(x->target, ".bin")
-	               : has_suffix(x->target, ".safetensors");
+	return named_format(x->target) == (int)x->format;
 }
 
 static bool is_optim(const struct sf_catalog *c, const struct sf_entry *e)
@@ -256,6 +281,45 @@ static int nothing(const struct export *x, int r, struct sf_error *err)
 	                       : "");
 }
 
+/* "left out: optim (use --optim), cfg, step": groups of which no key was chosen, those without a
+ * name by their keys. What the command line says itself is not told again. */
+static void tell_left_out(const struct export *x)
+{
+	enum { NAMED = 8 };
+	const struct sf_catalog *c = x->s->catalog;
+	SF_FREE bool *in = calloc(c->n + 1, sizeof(*in));
+	struct sf_buf text = { .limit = 1 << 16 };
+	unsigned n = 0;
+
+	for (uint64_t i = 0; in && i < x->list.nentries; i++)
+		in[x->list.entry[i]] = true;
+	for (uint32_t g = 0; in && g < c->ngroups; g++) {
+		const struct sf_cat_group *group = &c->group[g];
+		const uint32_t *entry = c->by_group + group->first;
+		bool optim = group->of->role == SF_ROLE_OPTIM;
+		uint32_t k = 0;
+		while (k < group->n && !in[entry[k]])
+			k++;
+		if (k < group->n || (optim && x->no_optim))
+			continue;
+		for (k = 0; k < (group->of->len ? SF_MIN(group->n, 1u) : group->n); k++) {
+			const struct sf_entry *e = &c->entry[entry[k]];
+			if (n++ >= NAMED)
+				continue;
+			sf_buf_str(&text, n > 1 ? ", " : "");
+			sf_escape_text(&text, group->of->len ? group->of->name : e->name,
+			               group->of->len ? group->of->len : e->len);
+			if (optim && x->format != SF_OUT_HF)
+				sf_buf_str(&text, " (use --optim)");
+		}
+	}
+	if (n > NAMED)
+		sf_buf_printf(&text, " and %u more", n - NAMED);
+	if (n)
+		fprintf(stderr, "shardfuse: left out: %s\n", sf_buf_cstr(&text));
+	sf_buf_release(&text);
+}
+
 static int export(struct export *x, const struct export_options *o, struct sf_error *err)
 {
 	struct sf_write_options w = { .threads = o->jobs, .force = o->force };
@@ -289,6 +353,8 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 		        : sf_fail(err, -ENOMEM, "'%s'", x->target);
 	}
 	sf_hf_free(hf);
+	if (r >= 0 && !x->list.quiet)
+		tell_left_out(x);
 	return r;
 }
 
@@ -311,11 +377,22 @@ static int refuse_url(const char *target)
 	return bad_usage(&err);
 }
 
+/* A directory may be called anything if it is there. */
+static bool contradicts(const struct export *x)
+{
+	int named = x->dir ? -1 : named_format(x->target);
+	struct stat st;
+
+	return named >= 0 && named != (int)x->format &&
+	       !(stat(x->target, &st) == 0 && S_ISDIR(st.st_mode));
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	static const char *const strategies[] = { "one_file", "one_file_per_tensor", "chunks" };
 	const struct export_options *o = opt;
-	const char *source = argv[0], *target = argv[1];
+	const char *source = argv[0];
+	char *target = argv[1];
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_session s;
 	struct export x = { .s = &s,
@@ -327,6 +404,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 
 	if (strstr(target, "://"))
 		return refuse_url(target);
+	for (size_t n = strlen(target); n > 1 && target[n - 1] == '/'; x.dir = true)
+		target[--n] = '\0';
 	if (o->format && strcmp(o->format, "dcp") == 0) {
 		sf_fail(&err, -ENOTSUP,
 		        "--format dcp: this version does not write DCP checkpoints");
@@ -337,11 +416,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		    strcmp(o->format, sf_out_format_names[f]) == 0)
 			format = f;
 	if (!o->format)
-		format = has_suffix(target, ".pt") || has_suffix(target, ".pth") ||
-		                         has_suffix(target, ".bin")
-		                 ? SF_OUT_PT
-		         : has_suffix(target, ".safetensors") ? SF_OUT_SAFETENSORS
-		                                              : -1;
+		format = named_format(target);
 	if (format < 0) {
 		sf_fail(&err, -EINVAL,
 		        o->format ? "--format %s: expected pt, safetensors, hf or npy"
@@ -351,6 +426,11 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		return bad_usage(&err);
 	}
 	x.format = (enum sf_out_format)format;
+	if (contradicts(&x)) {
+		sf_fail(&err, -EINVAL, "'%s' is not the name of a file of --format %s", target,
+		        o->format);
+		return bad_usage(&err);
+	}
 	for (unsigned i = 0, found = 0; o->strategy && !found; i++) {
 		if (i == SF_ARRAY_LEN(strategies)) {
 			sf_fail(&err, -EINVAL,
@@ -372,6 +452,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		sf_fail(&err, -EINVAL, "--optim and --no-optim exclude each other");
 		return bad_usage(&err);
 	}
+	x.no_optim = o->no_optim;
 	x.optim = o->optim || (!o->no_optim && x.format == SF_OUT_PT && x.strategy == ONE_FILE &&
 	                       !common->session.view.model_only);
 

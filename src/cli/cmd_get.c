@@ -45,6 +45,7 @@ struct get {
 	bool dir_given;   /* -O, and no - */
 	bool label;       /* values on stdout are "key = value" */
 	const char *dir;  /* where files go */
+	char *own_dir;    /* its memory if it is not "." */
 	const char *file; /* to_file */
 	struct sf_out_list files, out;
 	uint32_t *shown; /* out.file[i] is ch->at[shown[i]] */
@@ -284,7 +285,13 @@ static int where(struct get *g, const struct get_options *o, struct sf_error *er
 		g->asked = named;
 		g->file = o->out;
 	} else if (!g->to_stdout) {
-		g->dir = o->out;
+		/* without the slashes at its end */
+		size_t n = strlen(o->out);
+		while (n > 1 && o->out[n - 1] == '/')
+			n--;
+		g->dir = g->own_dir = strndup(o->out, n);
+		if (!g->dir)
+			return sf_fail(err, -ENOMEM, "'%s'", o->out);
 	}
 	return 0;
 }
@@ -314,6 +321,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		sf_get_choice_release(&ch);
 		sf_session_close(&s);
 	}
+	free(g.own_dir);
 	return r < 0 ? sf_cli_error(r == -EINVAL ? SF_EXIT_USAGE : SF_EXIT_FAILED, &err)
 	             : SF_EXIT_OK;
 }

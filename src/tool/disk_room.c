@@ -55,7 +55,13 @@ int sf_disk_room_check(const struct sf_disk_room *room, struct sf_error *err)
 		const struct sf_disk_need *need = &room->at[i];
 		struct statvfs st;
 		uint64_t have;
-		if (statvfs(need->dir, &st) < 0 || st.f_blocks == 0)
+		if (statvfs(need->dir, &st) < 0)
+			continue;
+		/* such file systems have no bytes free, which is not the reason */
+		if (st.f_flag & ST_RDONLY)
+			return sf_fail(err, -EROFS, "'%s' is on a read-only file system",
+			               need->dir);
+		if (st.f_blocks == 0)
 			continue;
 		/* root may use what is kept back for it */
 		if (!sf_mul(geteuid() == 0 ? st.f_bfree : st.f_bavail, st.f_frsize, &have) ||
