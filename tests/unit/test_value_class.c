@@ -48,6 +48,12 @@ static const struct {
 	{ BYTES("\x80\x02}q\0X\1\0\0\0mq\1" META
 	        "q\2(ctorch\nbfloat16\nq\3K\2K\3\x86q\4K\3K\1\x86q\5\x89tq\6Rq\7s."),
 	  "{\"m\": {\"$tensor\": {\"dtype\": \"bfloat16\", \"shape\": [2, 3]}}}" },
+	/* what a class that wraps tensors pretends to be, and its attributes */
+	{ BYTES("\x80\x02"
+	        "ctorch._tensor\n_rebuild_from_type_v2\n(ctorch._utils\n_rebuild_wrapper_subclass\n"
+	        "cmy\nSub\n(cmy\nSub\nctorch\nbfloat16\nK\2K\3\x86t}X\1\0\0\0sK\1stR."),
+	  "{\"$tensor\": {\"dtype\": \"bfloat16\", \"shape\": [2, 3]}, \"$class\": \"my.Sub\", "
+	  "\"state\": {\"s\": 1}}" },
 	{ BYTES("\x80\x02" META "q\0(ctorch\nint8\nq\1K\0K\3\x86q\2K\3K\1\x86q\3\x89tq\4Rq\5."),
 	  "{\"$tensor\": {\"dtype\": \"int8\", \"shape\": [0, 3]}}" },
 };
