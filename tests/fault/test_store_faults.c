@@ -8,6 +8,7 @@
 #include "store/source.h"
 #include "tests/fuzz/fz_malloc.h"
 #include "tests/lib/sf_test.h"
+#include "tests/lib/test_stores.h"
 
 static struct sf_io io;
 static const struct sf_mem_object object = { "x", "12345", 5 };
