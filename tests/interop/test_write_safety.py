@@ -360,7 +360,7 @@ def claims():
                 out = "-" if to_stdout else f"{d}/out-{f[1]}"
                 args = ["export", f"{d}/{kind}{bits}", out, *f[2:]] if f[0] == "export" else ["get", f"{d}/{kind}{bits}", "model.w", "-O", out, *f[2:]]
                 r = run(*args, preexec_fn=limit, timeout=60)
-                words = "more values" if "json" in f else {"false": str(1 << bits), "packed": str(1 << bits), "wide": "free", "none": "no stored item"}[kind]
+                words = "too many values" if "json" in f else {"false": str(1 << bits), "packed": str(1 << bits), "wide": "free", "none": "no stored item"}[kind]
                 check(f"{kind} claim of 2^{bits}, {' '.join(f)}", r.returncode == 1 and words in r.stderr and r.stdout == "", (r.returncode, r.stderr, r.stdout[:40]))
                 if not check(f"{kind} claim of 2^{bits}, {' '.join(f)}: nothing is made", not [x for x in os.listdir(d) if x.startswith(("out", "."))], os.listdir(d)):
                     return
