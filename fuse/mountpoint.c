@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 #include "base/buf.h"
+#include "base/denied.h"
 #include "base/mem.h"
 #include "base/mountinfo.h"
 #include "base/quote.h"
@@ -170,10 +171,21 @@ static int does_not_answer(const char *path, const struct look *l, struct sf_err
 	               path, ANSWER_MS / 1000);
 }
 
+static int fail_denied(const char *path, struct sf_error *err)
+{
+	char by[PATH_MAX];
+
+	sf_denied_by(path, by, sizeof(by));
+	return sf_fail(err, -EACCES, "mountpoint '%.400s': permission denied by directory '%.400s'",
+	               path, by);
+}
+
 static int check_usable(const char *path, const struct look *l, struct sf_error *err)
 {
 	const struct look_answer *a = &l->answer;
 
+	if (a->stat == EACCES)
+		return fail_denied(path, err);
 	if (a->stat)
 		return sf_fail(err, -a->stat, "mountpoint '%s': %s%s", path, strerror(a->stat),
 		               a->stat == ENOENT ? " (make it first: mkdir -p)"
@@ -209,6 +221,8 @@ int sf_mountpoint_prepare(const char *path, char **ret, struct sf_error *err)
 	}
 	if (r == -ETIMEDOUT)
 		return does_not_answer(path, l, err);
+	if (r == -EACCES)
+		return fail_denied(path, err);
 	if (r < 0)
 		return sf_fail(err, r, "mountpoint '%s': %s", path, strerror(-r));
 	r = check_usable(path, l, err);

@@ -5,6 +5,7 @@ SF_SOURCES_BASE = \
 	%D%/base/budget.c \
 	%D%/base/buf.c \
 	%D%/base/columns.c \
+	%D%/base/denied.c \
 	%D%/base/error.c \
 	%D%/base/escape.c \
 	%D%/base/glob.c \

@@ -208,24 +208,23 @@ int sf_unread_source(const char *source, struct sf_error *err)
 	static const struct {
 		const char *pattern, *what;
 	} kinds[] = {
-		{ "*.safetensors", "a single .safetensors file is not supported by this version: "
-		                   "give the directory it is in" },
-		{ "*.distcp", "a data file of a checkpoint: give the directory it is in" },
-		{ "*.metadata", "a checkpoint's metadata: give the directory it is in" },
-		{ "*.ckpt", "a single .ckpt file is not supported by this version" },
-		{ "*.pt*", "a single .pt file is not supported by this version" },
-		{ "*.bin", "a single .bin file is not supported by this version" },
-		{ "*.nemo", "NeMo 1 archives are not supported by this version" },
-		{ "*.tar*", "archives are not supported by this version" },
-		{ "*.t?z", "archives are not supported by this version" },
+		{ "*.safetensors", "a single .safetensors file: not supported by this version; "
+		                   "give its directory" },
+		{ "*.distcp", "a data file of a checkpoint; give its directory" },
+		{ "*.metadata", "a checkpoint's metadata; give its directory" },
+		{ "*.ckpt", "a single .ckpt file: not supported by this version" },
+		{ "*.pt*", "a single .pt file: not supported by this version" },
+		{ "*.bin", "a single .bin file: not supported by this version" },
+		{ "*.nemo", "a NeMo 1 archive: not supported by this version" },
+		{ "*.tar*", "an archive: not supported by this version" },
+		{ "*.t?z", "an archive: not supported by this version" },
 	};
 	const char *base = strrchr(source, '/');
 
 	base = base ? base + 1 : source;
 	for (size_t i = 0; i < SF_ARRAY_LEN(kinds); i++)
 		if (matches(kinds[i].pattern, base))
-			return sf_fail(err, -ENOTSUP, "'%s' is not a directory: %s", source,
-			               kinds[i].what);
+			return sf_fail(err, -ENOTSUP, "'%s' is %s", source, kinds[i].what);
 	return sf_fail(err, -ENOTDIR, "'%s' is not a directory", source);
 }
 

@@ -2,10 +2,14 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
+#include <sys/xattr.h>
 #include <unistd.h>
 
+#include "base/denied.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "store/store_file.h"
@@ -13,6 +17,7 @@
 #define LIST_ENTRIES_MAX \
 	100000000 /* of one list(): a directory that links to itself ends somewhere */
 #define LIST_DEPTH_MAX 32
+#define FUSE_SUPER_MAGIC 0x65735546 /* linux/magic.h of some systems lacks it */
 
 struct file_store {
 	struct sf_store s;
@@ -109,6 +114,14 @@ struct listing {
 
 static int list_dir(struct listing *l, int fd, unsigned level, unsigned depth);
 
+/* Beside a checkpoint may lie what we cannot look into: another user's, a mount whose daemon died.
+ */
+static bool is_away(int code)
+{
+	return code == EACCES || code == EPERM || code == ENOTDIR || code == ENOTCONN ||
+	       code == ECONNABORTED || code == EHOSTDOWN;
+}
+
 static int list_entry(struct listing *l, int dir, const char *name, unsigned level, unsigned depth)
 {
 	size_t before = l->name.len;
@@ -120,7 +133,7 @@ static int list_entry(struct listing *l, int dir, const char *name, unsigned lev
 	if (++l->entries > LIST_ENTRIES_MAX)
 		return sf_fail(l->err, -E2BIG, "listing: more than %d entries", LIST_ENTRIES_MAX);
 	found = fstatat(dir, name, &st, 0) == 0;
-	if (!found && errno != ENOENT && errno != ELOOP && errno != EACCES && errno != ENOTDIR)
+	if (!found && !is_away(errno) && errno != ENOENT && errno != ELOOP)
 		return sf_fail_errno(l->err, "listing '%.*s%s'", (int)before,
 		                     (const char *)l->name.at, name);
 	sf_buf_str(&l->name, name);
@@ -136,7 +149,7 @@ static int list_entry(struct listing *l, int dir, const char *name, unsigned lev
 		r = l->each(l->arg, &info);
 	if (r >= 0 && found && S_ISDIR(st.st_mode) && level < depth) {
 		int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-		if (fd < 0 && errno != EACCES && errno != ENOENT && errno != ENOTDIR)
+		if (fd < 0 && !is_away(errno) && errno != ENOENT)
 			return sf_fail_errno(l->err, "listing '%s'", info.name);
 		if (fd >= 0) {
 			sf_buf_byte(&l->name, '/');
@@ -178,7 +191,7 @@ static int list_dir(struct listing *l, int fd, unsigned level, unsigned depth)
 		errno = 0;
 		e = readdir(d);
 		if (!e) {
-			if (errno)
+			if (errno && (level == 0 || !is_away(errno)))
 				r = sf_fail_errno(l->err, "listing '%s'", sf_buf_cstr(&l->name));
 			break;
 		}
@@ -227,16 +240,44 @@ static const struct sf_store_ops file_ops = {
 	.free = file_free,
 };
 
+/* The root of a mount holds every tensor several times, as .safetensors files: a checkpoint to look
+ * at, and the wrong one. */
+static bool is_our_mount(int dir, char *source, size_t size)
+{
+	struct stat st, above;
+	struct statfs fs;
+
+	if (fstatfs(dir, &fs) < 0 || fs.f_type != FUSE_SUPER_MAGIC)
+		return false;
+	/* below it there are directories that are checkpoints: shards/ */
+	if (fstat(dir, &st) < 0 || fstatat(dir, "..", &above, 0) < 0 || st.st_dev == above.st_dev)
+		return false;
+	ssize_t n = fgetxattr(dir, "user.shardfuse.source", source, size - 1);
+	source[n > 0 ? n : 0] = '\0';
+	return n > 0;
+}
+
 int sf_store_file(struct sf_io *io, const char *path, const char *shown, struct sf_store **ret,
                   struct sf_error *err)
 {
 	struct file_store *f;
+	char by[PATH_MAX];
 	int dir = open(*path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
 	if (dir < 0 && errno == ENOTDIR)
 		return sf_fail(err, -ENOTDIR, "'%s' is not a directory", shown);
+	if (dir < 0 && errno == EACCES) {
+		sf_denied_by(*path ? path : ".", by, sizeof(by));
+		return sf_fail(err, -EACCES, "'%.400s': permission denied by directory '%.400s'",
+		               shown, by);
+	}
 	if (dir < 0)
 		return sf_fail_errno(err, "'%s'", shown);
+	if (is_our_mount(dir, by, sizeof(by))) {
+		close(dir);
+		return sf_fail(err, -EINVAL, "'%.400s' is a shardfuse mount of '%.400s': give that",
+		               shown, by);
+	}
 	f = calloc(1, sizeof(*f));
 	if (f)
 		f->s.source = strdup(shown);
