@@ -2,6 +2,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/damage.h"
@@ -194,6 +195,41 @@ static int check_expected(struct verify *v, const struct sf_strict *strict)
 	return code;
 }
 
+/* Files that are there and that this user may not read: nothing is known of what is in them. */
+static unsigned report_unreadable(struct verify *v, const struct sf_session *s)
+{
+	const struct sf_ckpt *k = s->ckpt;
+	unsigned n = 0;
+
+	if (v->o->json)
+		printf(",\n \"unreadable\": [");
+	for (uint32_t i = 0; i < k->nfiles; i++) {
+		const struct sf_file *f = &k->file[i];
+		struct sf_error err = SF_ERROR_INIT;
+		if (f->missing || !s->store->ops->fd)
+			continue;
+		int fd = s->store->ops->fd(s->store, f->name, &f->info, &err);
+		if (fd >= 0)
+			close(fd);
+		if (fd >= 0 || fd == -ESTALE || fd == -EMFILE)
+			continue;
+		const char *text = strerror(-fd);
+		if (v->o->json) {
+			member(n ? ",\n  {" : "\n  {", "file", f->name, f->name_len);
+			text_member("text", text);
+			putchar('}');
+		} else {
+			printf("could not tell: ");
+			sf_put_name(stdout, f->name, f->name_len);
+			printf(": %s\n", text);
+		}
+		n++;
+	}
+	if (v->o->json)
+		printf("%s]", n ? "\n " : "");
+	return n;
+}
+
 static const char *verdict(int code)
 {
 	return code == VERIFY_OK ? "ok" : code == VERIFY_DEFECT ? "defects" : "could not tell";
@@ -259,6 +295,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		printf("%s]", v.defects ? "\n " : "");
 	if (v.defects && code == VERIFY_OK)
 		code = VERIFY_DEFECT;
+	if (report_unreadable(&v, &s))
+		code = VERIFY_UNKNOWN;
 	if (o->expect) {
 		int e = check_expected(&v, strict);
 		code = SF_MAX(code, e);
@@ -271,8 +309,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 const struct sf_cmd sf_cmd_verify = {
 	.name = "verify",
 	.usage = "SOURCE [--deep] [--expect FILE [--strict MODE]] [--json]",
-	.about = "check that shards cover every tensor and files are whole; exit 1: a defect, 2: "
-	         "could not tell",
+	.about = "check that chunks cover every tensor and files are whole; exit 1: a defect, 2: "
+		 "could not tell",
 	.example = "shardfuse verify --deep /ckpt/step1000",
 	.options = options,
 	.common = true,

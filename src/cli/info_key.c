@@ -49,7 +49,7 @@ static void put_numbers(struct sf_table *t, const uint64_t *at, unsigned n)
 
 static void put_shards(struct sf_buf *out, const struct sf_ckpt *k, const struct sf_tensor *t)
 {
-	static const char *const heads[] = { "shard",  "origin", "extent", "part",
+	static const char *const heads[] = { "chunk",  "origin", "extent", "part",
 		                             "offset", "length", "file" };
 	struct sf_table rows = { .align = t->part ? "rlllrrl" : "rllrrl" };
 

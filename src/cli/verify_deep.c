@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/buf.h"
 #include "base/mem.h"
+#include "ckpt/ckpt_check.h"
 #include "cli/verify_deep.h"
 #include "parse/zip_read.h"
 #include "parse/zip_write.h"
@@ -14,7 +15,17 @@ enum { SLICE = 4 << 20, DIR_MAX = 64 << 20 }; /* bytes */
 
 static void defect(struct sf_deep *d, uint32_t entry, int r, const struct sf_error *err)
 {
-	d->defect(d->arg, entry, r == -ESTALE ? "changed" : "unreadable", err->msg);
+	const struct sf_entry *e = &d->s->catalog->entry[entry];
+	const char *text = err->msg;
+	SF_FREE char *key = NULL;
+	int n = asprintf(&key, "%s '%s'", e->tensor != SF_NONE ? "tensor" : "object", e->name);
+
+	/* the line begins with the key */
+	if (n < 0)
+		key = NULL;
+	else if (strncmp(text, key, (size_t)n) == 0 && (text[n] == ':' || text[n] == ','))
+		text += n + 2;
+	d->defect(d->arg, entry, r == -ESTALE ? "changed" : "unreadable", text);
 }
 
 /* All values by way of the views' own read path: layouts, strides, transforms, dtypes. */
@@ -152,6 +163,9 @@ int sf_verify_deep(struct sf_deep *d, struct sf_error *err)
 				check_item(d, i, t->place[n], t->off[n], t->len[n], buf);
 		} else {
 			const struct sf_object *o = &k->object[e->object];
+			struct sf_item_check item;
+			if (!sf_check_item(k, o->place, o->off, o->len, 0, &item))
+				continue; /* told already */
 			int r = o->place == SF_NONE ? 0
 			                            : sf_objects_load(d->s->reader, &e->object, 1,
 			                                              count_object, d, &why);

@@ -155,7 +155,7 @@ static void put_pair(struct sf_buf *out, const struct sf_advice *a, const char *
 	sf_buf_str(out, ", mmap=True, weights_only=True)");
 	if (f) {
 		const struct sf_entry *e = &a->c->entry[f->entry];
-		sf_buf_printf(out, "   # with -o objects=plain%s: ",
+		sf_buf_printf(out, "   # refused unless -o objects=plain%s: ",
 		              f->torchao ? " or after import torchao" : "");
 		sf_escape_text(out, e->name, e->len);
 		sf_buf_str(out, " is of class ");

@@ -96,7 +96,7 @@ def keys():
     check("a long value is one line", len(r.stdout.splitlines()) == 3 and '= ["' in r.stdout, r.stdout)
     r = run("info", ckpt, "model.tok_embeddings.weight")
     lines = r.stdout.splitlines()
-    head = next(x for x in lines if x.lstrip().startswith("shard "))
+    head = next(x for x in lines if x.lstrip().startswith("chunk "))
     rows = lines[lines.index(head) + 1:]
     at = [(m.start(), m.end()) for m in re.finditer(r"\S+", head)]
     for row in rows:  # shard, offset, length end where their heads end; origin, extent, file begin where they begin
