@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <syslog.h>
 #include <time.h>
@@ -21,6 +22,8 @@
  * failure. */
 struct daemon {
 	int ready_fd; /* -1 in the foreground */
+	int lock_fd;  /* the mountpoint's, until the mount answers; -1 none */
+	pid_t parent; /* in the background: the command */
 	const struct sf_common *common;
 	struct sf_mount_notes notes;
 };
@@ -32,21 +35,35 @@ static void log_syslog(void *arg, enum sf_log_level level, const char *line)
 	syslog(priority[level], "%s", line);
 }
 
-/* Closes what is above stderr, but for two descriptors, which keep their numbers; @b may be -1. */
-static void close_all_but(int a, int b)
+static int compare_fds(const void *a, const void *b)
 {
-	const int lo = SF_MIN(a, b), hi = SF_MAX(a, b);
+	return *(const int *)a - *(const int *)b;
+}
+
+/* Closes what is above stderr, but for these, which keep their numbers; any may be -1. */
+static void close_all_but(int *kept, size_t n)
+{
 	unsigned from = STDERR_FILENO + 1;
 
-	for (int i = 0; i < 2; i++) {
-		const int kept = i ? hi : lo;
-		if (kept < (int)from)
+	qsort(kept, n, sizeof(*kept), compare_fds);
+	for (size_t i = 0; i < n; i++) {
+		if (kept[i] < (int)from)
 			continue;
-		if (kept > (int)from)
-			close_range(from, (unsigned)kept - 1, 0);
-		from = (unsigned)kept + 1;
+		if (kept[i] > (int)from)
+			close_range(from, (unsigned)kept[i] - 1, 0);
+		from = (unsigned)kept[i] + 1;
 	}
 	close_range(from, ~0U, 0);
+}
+
+/*
+ * Until the mount answers it is the command's that asked for it: with the command's end, by a
+ * signal, it ends too. While nothing is mounted by @sig's default, SIGUSR1's; then by SIGTERM,
+ * which serve reads, and unmounts. False: the command is gone already.
+ */
+static bool end_with_parent(pid_t parent, int sig)
+{
+	return prctl(PR_SET_PDEATHSIG, sig) == 0 && getppid() == parent;
 }
 
 /*
@@ -56,6 +73,7 @@ static void close_all_but(int a, int b)
  */
 static int go_to_background(struct daemon *d, int trace_fd, int failed_code)
 {
+	const pid_t parent = getpid();
 	int fd[2], status = 0;
 	char byte;
 
@@ -66,9 +84,12 @@ static int go_to_background(struct daemon *d, int trace_fd, int failed_code)
 		return -errno;
 	if (pid == 0) {
 		/* what else was inherited may be a lock or a pipe somebody waits for the end of */
-		close_all_but(fd[1], trace_fd);
+		close_all_but((int[]){ fd[1], trace_fd, d->lock_fd }, 3);
 		setsid();
+		if (!end_with_parent(parent, SIGUSR1))
+			_exit(failed_code);
 		d->ready_fd = fd[1];
+		d->parent = parent;
 		return 0;
 	}
 	close(fd[1]);
@@ -89,9 +110,13 @@ static void serving(void *arg)
 {
 	struct daemon *d = arg;
 
+	if (d->lock_fd >= 0)
+		close(d->lock_fd);
+	d->lock_fd = -1;
 	sf_mount_notes_say(&d->notes, d->common, d->ready_fd < 0);
 	if (d->ready_fd < 0)
 		return;
+	prctl(PR_SET_PDEATHSIG, 0); /* it may go now, but not without having heard of us */
 	int null = open("/dev/null", O_RDWR | O_CLOEXEC);
 	if (null >= 0) {
 		/* whoever waits for our output to end (a pipe, a terminal) must not wait for the
@@ -102,7 +127,8 @@ static void serving(void *arg)
 		close(null);
 	}
 	ssize_t n = write(d->ready_fd, "", 1);
-	(void)n; /* the parent is gone: the mount works all the same */
+	if (n != 1)
+		kill(getpid(), SIGTERM); /* the parent was ended meanwhile, and so is the mount */
 	close(d->ready_fd);
 	d->ready_fd = -1;
 }
@@ -129,7 +155,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 {
 	struct sf_serve_options serve;
 	struct sf_session s = { 0 };
-	struct daemon d = { .ready_fd = -1, .common = common };
+	struct daemon d = { .ready_fd = -1, .lock_fd = -1, .common = common };
 	SF_CLEANUP(sf_auto_unmount_end) struct sf_auto_unmount cleaner = { 0 };
 	SF_FREE char *mountpoint = NULL;
 	SF_FREE char *fuse_options = NULL;
@@ -144,6 +170,8 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 		r = make_absolute(&common->log_file, err);
 	if (r >= 0)
 		r = sf_mountpoint_prepare(where, &mountpoint, err);
+	if (r >= 0)
+		r = sf_mountpoint_lock(mountpoint, &d.lock_fd, err);
 	if (r < 0)
 		return r;
 	if (!o->foreground) {
@@ -186,6 +214,8 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 			}
 		}
 	}
+	if (r >= 0 && d.ready_fd >= 0 && !end_with_parent(d.parent, SIGTERM))
+		r = sf_fail(err, -EINTR, "the command was ended before the mount was there");
 	if (r >= 0)
 		r = sf_serve(&s, &serve, serving, &d, err);
 	sf_mount_notes_release(&d.notes);
@@ -203,7 +233,8 @@ static int run_mount(const void *opt, const struct sf_common *given, int argc, c
 	int code = SF_EXIT_OK;
 	(void)argc;
 
-	if (sf_mount_options_apply(&o, common, &err) < 0 || sf_views_check(&common->session.view, &err) < 0)
+	if (sf_mount_options_apply(&o, common, &err) < 0 ||
+	    sf_views_check(&common->session.view, &err) < 0)
 		code = sf_cli_error(SF_EXIT_USAGE, &err);
 	else if (mount_and_serve(&o, common, argv[0], argv[1], SF_EXIT_FAILED, &err) < 0)
 		code = sf_cli_error(SF_EXIT_FAILED, &err);

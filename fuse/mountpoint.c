@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -256,6 +257,31 @@ int sf_mountpoint_check_source(const char *abs, const char *source, struct sf_er
 	               "mountpoint '%.300s' %s: the mount would hide the stored files; mount on "
 	               "another directory, or add -o nonempty",
 	               abs, real[n] ? "is a directory above SOURCE" : "is SOURCE itself");
+}
+
+int sf_mountpoint_lock(const char *real, int *ret_fd, struct sf_error *err)
+{
+	int fd = open(real, O_RDONLY | O_DIRECTORY | O_NONBLOCK | O_CLOEXEC);
+
+	*ret_fd = -1;
+	if (fd < 0)
+		return 0;
+	if (flock(fd, LOCK_EX | LOCK_NB) < 0) {
+		bool others = errno == EWOULDBLOCK;
+		close(fd);
+		return !others ? 0
+		               : sf_fail(err, -EBUSY,
+		                         "mountpoint '%s': another shardfuse is being mounted "
+		                         "there",
+		                         real);
+	}
+	if (sf_mountpoint_is_ours(real)) {
+		close(fd);
+		return fail_busy(err, real, "a shardfuse mount is there already; to end it",
+		                 "shardfuse umount");
+	}
+	*ret_fd = fd;
+	return 0;
 }
 
 extern char **environ;

@@ -11,8 +11,8 @@
  */
 char *sf_mountpoint_absolute(const char *path);
 /* The same, with a symlink as last component followed where it can be: the kernel's table has real
- * names. A path that hangs is as absolute as it was found to be within 10 s; -ETIMEDOUT as errno when
- * not even that. Threads: as sf_ask. */
+ * names. A path that hangs is as absolute as it was found to be within 10 s; -ETIMEDOUT as errno
+ * when not even that. Threads: as sf_ask. */
 char *sf_mountpoint_resolve(const char *path);
 /* Is a shardfuse mounted at this absolute path, alive or not? */
 bool sf_mountpoint_is_ours(const char *abs);
@@ -34,6 +34,14 @@ bool sf_mountpoint_has_files(const char *abs);
  * @abs as sf_mountpoint_prepare has it; @source is a path. Errors: -EBUSY.
  */
 int sf_mountpoint_check_source(const char *abs, const char *source, struct sf_error *err);
+/*
+ * sf_mountpoint_lock - from here until *ret_fd is closed nobody else of us mounts there.
+ *
+ * @real: as prepare gave it, which looked before the lock was there: looks again. *ret_fd is -1
+ * where the directory can be opened or locked by nobody like us (no right to read it, some network
+ * filesystems). Errors: -EBUSY, another shardfuse is being mounted there, or is by now.
+ */
+int sf_mountpoint_lock(const char *real, int *ret_fd, struct sf_error *err);
 /* Unmounts: umount2 as root, else fusermount3. */
 int sf_mountpoint_unmount(const char *path, bool lazy, struct sf_error *err);
 /* 1 MiB readahead where we may set it (root): best for shards on local disks. Failure is no error:
