@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
@@ -279,7 +280,9 @@ int sf_store_file(struct sf_io *io, const char *path, const char *shown, struct 
 		               shown, by);
 	}
 	f = calloc(1, sizeof(*f));
-	if (f)
+	if (f) /* links followed, no ".": what names it tomorrow too */
+		f->s.source = realpath(*path ? path : ".", NULL);
+	if (f && !f->s.source)
 		f->s.source = strdup(shown);
 	if (!f || !f->s.source) {
 		free(f);

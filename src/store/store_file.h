@@ -5,8 +5,8 @@
 
 #include "store/source.h"
 
-/* @shown: what messages and info call it. -ENOENT, -ENOTDIR, -EACCES … with the path in the
- * message. */
+/* @shown: what a failure calls it; once it is open it is called by its real path. -ENOENT,
+ * -ENOTDIR, -EACCES … with the path in the message. */
 int sf_store_file(struct sf_io *io, const char *path, const char *shown, struct sf_store **ret,
                   struct sf_error *err);
 

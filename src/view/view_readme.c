@@ -41,6 +41,12 @@ static bool shows_dtype(const struct sf_catalog *c, enum sf_dtype dtype)
 	return false;
 }
 
+static bool shows_pt(const struct sf_view_options *o)
+{
+	return sf_view_wanted(o, "checkpoint") || sf_view_wanted(o, "groups") ||
+	       sf_view_wanted(o, "pt") || sf_view_wanted(o, "state");
+}
+
 static void put_about(struct readme *d)
 {
 	const struct sf_catalog *c = d->c;
@@ -117,6 +123,8 @@ static void put_handling(struct readme *d)
 	line(d, "When you no longer need it");
 	line(d, INDENT "shardfuse umount MNT");
 	line(d, "");
+	if (!shows_pt(d->c->opt))
+		return;
 	line(d, "Zip tools report CRC errors for the .pt files here, torch does not care: a mount "
 	        "writes 0 where");
 	line(d, "the CRC of a tensor would cost reading it. Exported files have real ones.");

@@ -51,6 +51,18 @@ def files():
         check(name, r.returncode == 1 and r.stderr == f"shardfuse: '{CKPT}/{name}' {want}\n", r.stderr)
 
 
+def names():
+    real = copy("real")
+    os.symlink("real", f"{W}/latest")
+    os.mkdir(f"{W}/d")
+    for src, cwd in ((f"{W}/d/..//real/.", None), (f"{W}/latest/", None), ("../latest", f"{W}/d"), (f"file://{W}/./latest", None)):
+        with attempt(f"SOURCE {src}"):
+            check(f"{src} is shown by its real path", re.search(r"^source +(.*)$", run("info", src, cwd=cwd).stdout, re.M)[1] == os.path.realpath(real), run("info", src, cwd=cwd).stdout[:200])
+    for views, zip_tools in (("npy:hf", False), ("npy:safetensors", False), ("npy:pt", True), ("checkpoint", True), ("state", True)):
+        text = run("cat", real, "README", "--views", views).stdout
+        check(f"README of {views}: on .pt files if there are some", ("Zip tools" in text) == zip_tools and (".pt" in text) == zip_tools, text)
+
+
 def denied():
     if os.geteuid() != 0:
         return skip("what another user may not read", "needs root")
@@ -98,7 +110,7 @@ def deep():
     check("and has one line", len(keys) == len(set(keys)) and key["key"] in keys, [k for k in keys if keys.count(k) > 1])
 
 
-for part in (mounts, files, denied, deep):
+for part in (mounts, files, names, denied, deep):
     with attempt(part.__name__):
         part()
 shutil.rmtree(W, ignore_errors=True)
