@@ -81,6 +81,7 @@ def users():
     """)
     s = states(r)
     check("doctor knows a missing /etc/mtab and does not try what could not be undone", s.get("mtab") == "missing" and "exit 1" in r.stdout and "ln -s /proc/self/mounts /etc/mtab" in r.stdout and "not tried" in r.stdout, r.stdout + r.stderr)
+    check("and says what will fail", "\nunmounting will fail here\n" in r.stdout and "\nmounting will fail" not in r.stdout, r.stdout)
     check("umount there says where help is", "umount exit 1" in r.stdout and "/etc/mtab, which is not there (shardfuse doctor" in r.stdout, r.stdout)
     check("nothing stays there either", r.returncode == 0 and r.stderr == "", (r.returncode, r.stderr))
     r = inside(f"""
@@ -97,6 +98,7 @@ def users():
         """)
         check(f"doctor: fixes for this machine: {fix}", r.returncode == 1 and fix in r.stdout and states(r).get("fusermount3") == "missing", r.stdout + r.stderr)
     r = inside(f"KUBERNETES_SERVICE_HOST=x; export KUBERNETES_SERVICE_HOST; umount /dev/fuse; mount --bind /dev/null /dev/fuse; {W}/dev/shardfuse doctor || echo exit $?")
+    check("doctor does not send to itself", "(shardfuse doctor" not in r.stdout and "a mount" in r.stdout, r.stdout)
     check("doctor in a Pod", "kubernetes" in r.stdout and "privileged: true" in r.stdout and "exit 1" in r.stdout, r.stdout + r.stderr)
 
 
