@@ -103,7 +103,15 @@ SF_SOURCES_FORMAT = \
 	%D%/format/torch_file.c
 
 SF_SOURCES_READ = \
+	%D%/read/assemble.c \
+	%D%/read/async.c \
+	%D%/read/batch.c \
+	%D%/read/buffer.c \
 	%D%/read/coalesce.c \
+	%D%/read/fd_budget.c \
+	%D%/read/fetch.c \
+	%D%/read/files.c \
+	%D%/read/headers.c \
 	%D%/read/item_cache.c \
 	%D%/read/item_load.c \
 	%D%/read/item_turn.c \
@@ -111,21 +119,19 @@ SF_SOURCES_READ = \
 	%D%/read/layout.c \
 	%D%/read/made.c \
 	%D%/read/objects.c \
+	%D%/read/op.c \
+	%D%/read/op_fail.c \
 	%D%/read/open_files.c \
+	%D%/read/parts.c \
 	%D%/read/plan.c \
 	%D%/read/plan_box.c \
 	%D%/read/plan_geometry.c \
 	%D%/read/plan_left.c \
 	%D%/read/plan_pieces.c \
 	%D%/read/plan_range.c \
-	%D%/read/read_buffer.c \
-	%D%/read/read_cached.c \
-	%D%/read/read_heads.c \
-	%D%/read/read_io.c \
-	%D%/read/read_op.c \
-	%D%/read/read_room.c \
-	%D%/read/read_wave.c \
-	%D%/read/reader.c
+	%D%/read/reader.c \
+	%D%/read/steps.c \
+	%D%/read/whole_items.c
 
 SF_SOURCES_CATALOG = \
 	%D%/catalog/catalog.c \

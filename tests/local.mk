@@ -53,7 +53,7 @@ TESTS_UNIT = \
 	%D%/unit/test_plan \
 	%D%/unit/test_read_budget \
 	%D%/unit/test_plan_box \
-	%D%/unit/test_read_wave \
+	%D%/unit/test_batch \
 	%D%/unit/test_quote \
 	%D%/unit/test_reader \
 	%D%/unit/test_shared_limits \

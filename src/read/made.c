@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "read/made.h"
-#include "read/read_op.h"
+#include "read/op.h"
 
 static struct sf_cache_want want_of(struct sf_made *m)
 {
@@ -105,7 +105,6 @@ int sf_op_ask_made(struct sf_op *op)
 {
 	struct sf_cache_want want;
 
-	op->state = SF_OP_COPY_MADE;
 	if (!op->made)
 		return 0;
 	want = want_of(op->made);
@@ -130,7 +129,6 @@ int sf_op_copy_made(struct sf_op *op)
 	uint8_t *dst;
 	int r = 0;
 
-	op->state = SF_OP_WAVE;
 	for (size_t i = 0; item && i < op->parts.list.n && r >= 0; i++) {
 		const struct sf_part *part = &op->parts.list.at[i];
 		if (part->kind != SF_PART_MADE)

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "read/read_op.h"
+#include "read/op.h"
 
 #define SLICE (UINT64_C(4) << 20)  /* of a long read */
 #define SLICES 4                   /* of it at once */

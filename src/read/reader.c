@@ -1,13 +1,13 @@
 #include "config.h"
 
 #include <limits.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "base/mem.h"
-#include "read/read_op.h"
+#include "read/op.h"
 
-#define FREE_OPS 32
 #define WAVE_FILES_MAX 256
 
 static uint64_t now_ns(void)
@@ -17,6 +17,31 @@ static uint64_t now_ns(void)
 	clock_gettime(CLOCK_MONOTONIC, &t);
 	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
 }
+
+/* Buffers of free ops go to who waits. */
+static uint64_t reclaim(struct sf_budget_reclaim *rec, uint64_t bytes)
+{
+	struct sf_reader *r =
+		(struct sf_reader *)((char *)rec - offsetof(struct sf_reader, reclaim));
+	uint64_t sum = 0;
+	struct sf_op *op;
+
+	(void)bytes; /* all of them: they are soon made again */
+	pthread_mutex_lock(&r->locked.m);
+	op = r->locked.free;
+	r->locked.free = NULL;
+	r->locked.nfree = 0;
+	r->locked.free_bytes = 0;
+	pthread_mutex_unlock(&r->locked.m);
+	for (struct sf_op *next; op; op = next) {
+		next = op->next;
+		sum += op->charged;
+		sf_op_free(op);
+	}
+	return sum;
+}
+
+static void resume(struct sf_op *op);
 
 int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_reader **ret,
                   struct sf_error *err)
@@ -32,9 +57,10 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	r->io = store->io;
 	/* reads under way hold files beyond the LRU: a few at a time each */
 	r->wave_files = SF_MIN(SF_MAX(r->io->max_open / 4, 2u), WAVE_FILES_MAX);
-	sf_room_init(r);
+	sf_fd_budget_init(r);
 	r->keep_bytes = SF_MIN(sf_budget_limit(r->io->budget) / 8, UINT64_C(64) << 20);
-	r->reclaim.reclaim = sf_reader_reclaim;
+	r->reclaim.reclaim = reclaim;
+	r->resume = resume;
 	pthread_mutex_init(&r->locked.m, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -53,25 +79,6 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	}
 	*ret = r;
 	return 0;
-}
-
-void sf_op_free(struct sf_op *op)
-{
-	sf_op_reset(op);
-	sf_op_free_buffers(op);
-	sf_part_list_release(&op->parts.list);
-	sf_op_leases_release(&op->leases);
-	sf_iovs_release(&op->iovs);
-	sf_u32s_release(&op->chunks);
-	sf_op_sources_release(&op->sources);
-	sf_op_items_release(&op->items);
-	sf_pieces_release(&op->pieces);
-	sf_coalesce_release(&op->co);
-	sf_op_count_scratch(op);
-	sf_op_settle(op);
-	free(op->reqs);
-	pthread_mutex_destroy(&op->m);
-	free(op);
 }
 
 static void unlist_locked(struct sf_reader *r, struct sf_op *op)
@@ -147,69 +154,6 @@ struct sf_io *sf_reader_io(const struct sf_reader *r)
 	return r->io;
 }
 
-/* An op from the free list, the one used last: its buffer is still in a cache. */
-static struct sf_op *op_get(struct sf_reader *r)
-{
-	struct sf_op *op;
-
-	pthread_mutex_lock(&r->locked.m);
-	op = r->locked.free;
-	if (op) {
-		r->locked.free = op->next;
-		r->locked.nfree--;
-		r->locked.free_bytes -= op->holds;
-	}
-	r->locked.live++;
-	pthread_mutex_unlock(&r->locked.m);
-	if (!op) {
-		op = calloc(1, sizeof(*op));
-		if (!op) {
-			pthread_mutex_lock(&r->locked.m);
-			if (--r->locked.live == 0)
-				pthread_cond_broadcast(&r->locked.all_idle);
-			pthread_mutex_unlock(&r->locked.m);
-			return NULL;
-		}
-		op->r = r;
-		pthread_mutex_init(&op->m, NULL);
-	}
-	op->next = op->prev = NULL;
-	atomic_store_explicit(&op->claimed, false, memory_order_relaxed);
-	op->may_wait = false;
-	return op;
-}
-
-static void op_put(struct sf_op *op)
-{
-	struct sf_reader *r = op->r;
-	bool keep;
-
-	sf_op_reset(op);
-	pthread_mutex_lock(&r->locked.m);
-	keep = r->locked.nfree < FREE_OPS && r->locked.free_bytes + op->holds <= r->keep_bytes;
-	if (keep) {
-		op->next = r->locked.free;
-		r->locked.free = op;
-		r->locked.nfree++;
-		r->locked.free_bytes += op->holds;
-	}
-	pthread_mutex_unlock(&r->locked.m);
-	if (!keep)
-		sf_op_free(op);
-	else if (sf_budget_wanted(r->io->budget))
-		sf_reader_reclaim(&r->reclaim, 0); /* whoever waits has not seen this one */
-	pthread_mutex_lock(&r->locked.m);
-	if (--r->locked.live == 0)
-		pthread_cond_broadcast(&r->locked.all_idle);
-	pthread_mutex_unlock(&r->locked.m);
-}
-
-void sf_op_unref(struct sf_op *op)
-{
-	if (atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) == 1)
-		op_put(op);
-}
-
 static void give_result(struct sf_op *op, struct sf_read *rd)
 {
 	rd->iov = op->iovs.at;
@@ -224,7 +168,7 @@ static void give_failure(struct sf_op *op, struct sf_read *rd, int e)
 
 int sf_read_try(struct sf_reader *r, struct sf_read *rd)
 {
-	struct sf_op *op = op_get(r);
+	struct sf_op *op = sf_op_get(r);
 	int e;
 
 	rd->iov = NULL;
@@ -233,6 +177,7 @@ int sf_read_try(struct sf_reader *r, struct sf_read *rd)
 	if (!op)
 		return sf_fail(&rd->err, -ENOMEM, "no memory for a read");
 	atomic_store_explicit(&op->refs, 1, memory_order_relaxed);
+	sf_op_steps_begin(op);
 	e = sf_op_begin(op, rd);
 	if (e >= 0)
 		e = sf_op_steps(op);
@@ -280,11 +225,11 @@ static void run(struct sf_op *op)
 {
 	int e = sf_op_steps(op);
 
-	if (e != SF_OP_PARKED)
+	if (e != SF_STEP_PARKED)
 		op_end(op, e);
 }
 
-void sf_op_resume(struct sf_op *op)
+static void resume(struct sf_op *op)
 {
 	pthread_mutex_lock(&op->m);
 	op->nreqs = 0; /* all have come back */
@@ -374,7 +319,7 @@ static int list(struct sf_op *op)
 
 void sf_read_submit(struct sf_reader *r, struct sf_read *rd)
 {
-	struct sf_op *op = op_get(r);
+	struct sf_op *op = sf_op_get(r);
 	int e;
 
 	rd->iov = NULL;
@@ -386,6 +331,7 @@ void sf_read_submit(struct sf_reader *r, struct sf_read *rd)
 	}
 	atomic_store_explicit(&op->refs, 2, memory_order_relaxed);
 	op->may_wait = true;
+	sf_op_steps_begin(op);
 	e = sf_op_begin(op, rd);
 	atomic_store_explicit(&rd->op, op, memory_order_release);
 	/* from here a cancel finds it, or its deadline: rd may be gone */

@@ -96,8 +96,8 @@ END_TEST
 
 static Suite *suite(void)
 {
-	Suite *s = suite_create("read_wave");
-	TCase *t = tcase_create("read_wave");
+	Suite *s = suite_create("batch");
+	TCase *t = tcase_create("batch");
 
 	tcase_add_loop_test(t, a_missing_file_behind_a_full_wave_is_named, 0, FAKE_FILES);
 	suite_add_tcase(s, t);

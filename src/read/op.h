@@ -1,6 +1,6 @@
 /* One read under way: from parts to bytes, by steps that never wait. Private to src/read. */
-#ifndef SF_READ_READ_OP_H
-#define SF_READ_READ_OP_H
+#ifndef SF_READ_OP_H
+#define SF_READ_OP_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -96,28 +96,33 @@ struct sf_op_wait {
 	uint32_t item;
 };
 
-enum sf_op_state {
-	SF_OP_BUFFERS,
-	SF_OP_MADE,
-	SF_OP_COPY_MADE,
-	SF_OP_WAVE,
-	SF_OP_OPEN,
-	SF_OP_HEADS,
-	SF_OP_PARSE,
-	SF_OP_SLOW,
-	SF_OP_CACHE,
-	SF_OP_CACHED,
-	SF_OP_PIECES,
-	SF_OP_IO,
-	SF_OP_WAVE_DONE,
-	SF_OP_DONE
+enum sf_op_state { /* steps.c */
+	           SF_OP_BUFFERS,
+	           SF_OP_MADE,
+	           SF_OP_COPY_MADE,
+	           SF_OP_BATCH,
+	           SF_OP_FILES,
+	           SF_OP_OPEN,
+	           SF_OP_HEADERS,
+	           SF_OP_HEADER_IO,
+	           SF_OP_PARSE,
+	           SF_OP_SLOW,
+	           SF_OP_CACHE,
+	           SF_OP_CACHED,
+	           SF_OP_PIECES,
+	           SF_OP_IO,
+	           SF_OP_SETTLE,
+	           SF_OP_FINISH,
+	           SF_OP_DONE
 };
 
-/*
- * A step's result: 0 goes on at once; SF_OP_PARKED: a completion goes on with it, maybe already on
- * another thread, so nothing of the op may be touched; negative ends it.
- */
-#define SF_OP_PARKED 1
+/* A step's result: negative ends the read, 0 goes on with the next one. */
+enum {
+	SF_STEP_PARKED = 1, /* a completion goes on, maybe already, on another thread: nothing of
+	                       the op may be touched */
+	SF_STEP_OTHER,      /* goes on with the other one of the table */
+	SF_STEP_AGAIN       /* the same step once more */
+};
 
 struct sf_op {
 	struct sf_reader *r;
@@ -156,7 +161,7 @@ struct sf_op {
 	struct sf_u32s chunks; /* of that part */
 
 	/* the wave: items of at most so many files */
-	enum sf_op_state state, after_io;
+	enum sf_op_state state;
 	struct sf_op_sources sources;
 	uint32_t last_source;
 	struct sf_op_items items;
@@ -189,6 +194,7 @@ struct sf_op {
 };
 
 struct sf_reader {
+	void (*resume)(struct sf_op *op); /* goes on after the last completion (reader.c) */
 	const struct sf_ckpt *ckpt;
 	struct sf_store *store;
 	struct sf_io *io;
@@ -216,73 +222,83 @@ struct sf_reader {
 	pthread_t timer;
 };
 
-/* read_op.c */
-int sf_op_begin(struct sf_op *op, struct sf_read *rd); /* the view says its parts */
-int sf_op_steps(struct sf_op *op);             /* 0 done, SF_OP_PARKED, or negative with op->err */
-int sf_op_result(struct sf_op *op, void *buf); /* op->iovs, or all into @buf; -ENOMEM */
-void sf_op_reset(struct sf_op *op);            /* lets everything go, memory kept within reason */
-/* Words about it before op->err, and its file to op->bad_file. */
-int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r);
+/* steps.c */
+void sf_op_steps_begin(struct sf_op *op); /* from the first one on */
+int sf_op_steps(struct sf_op *op);        /* 0 done, SF_STEP_PARKED, or negative with op->err */
 
+/* parts.c */
+int sf_op_begin(struct sf_op *op, struct sf_read *rd); /* the view says its parts */
+int sf_parts_add(struct sf_parts *p, struct sf_part part);
 /* The length of an object's item after its transform, as 8 bytes in the machine's order. */
 int sf_parts_object_len(struct sf_parts *p, uint32_t object);
 
-int sf_parts_add(struct sf_parts *p, struct sf_part part);
+/* op.c: an op's life */
+struct sf_op *sf_op_get(struct sf_reader *r); /* NULL: no memory */
+void sf_op_unref(struct sf_op *op);
+void sf_op_free(struct sf_op *op);
+int sf_op_take_buffers(struct sf_op *op);
+void sf_op_let_batch_go(struct sf_op *op);
 
-/* read_buffer.c: the read's own memory */
-int sf_op_take_buffers(struct sf_op *op); /* 0 or SF_OP_PARKED */
-uint8_t *sf_op_dst(struct sf_op *op);     /* NULL: no memory, or no_room */
+/* buffer.c: the read's own memory */
+uint8_t *sf_op_dst(struct sf_op *op); /* NULL: no memory, or no_room */
 uint8_t *sf_op_cast_buf(struct sf_op *op);
+uint64_t sf_op_rounded(uint64_t len);             /* bytes that a buffer of @len takes */
 void sf_op_holds(struct sf_op *op, int64_t more); /* bytes more than it did, or fewer */
 void sf_op_settle(struct sf_op *op);              /* gives back what was taken and is not held */
 void sf_op_set_kind(struct sf_op *op, enum sf_budget_kind kind);
 void sf_op_count_scratch(struct sf_op *op);
 void sf_op_free_buffers(struct sf_op *op);
-void sf_op_go_on_later(struct sf_op *op); /* on a thread of the pool */
-uint64_t sf_reader_reclaim(struct sf_budget_reclaim *rec, uint64_t bytes);
 
-/* made.c */
+/* made.c: what a view makes */
 int sf_op_ask_made(struct sf_op *op);
 int sf_op_copy_made(struct sf_op *op);
 
-/* read_wave.c: which items, and their sources */
-int sf_op_next_wave(struct sf_op *op);
-void sf_op_cut_wave(struct sf_op *op, uint32_t item); /* it and those behind it come in the next */
+/* batch.c: which items come next */
+int sf_op_next_batch(struct sf_op *op);                /* SF_STEP_OTHER: none */
+void sf_op_cut_batch(struct sf_op *op, uint32_t item); /* it and those behind it come in the next */
+
+/* fd_budget.c: how many files reads under way hold open */
+void sf_fd_budget_init(struct sf_reader *r);
+int sf_op_take_files(struct sf_op *op);
+void sf_op_give_files(struct sf_op *op); /* the batch has let its files go */
+/* files.c: they are opened */
 int sf_op_open(struct sf_op *op);
 
-/* read_room.c: how many files reads under way hold open */
-void sf_room_init(struct sf_reader *r);
-int sf_op_take_room(struct sf_op *op);  /* 0, SF_OP_PARKED until there is some, -EAGAIN */
-void sf_op_give_room(struct sf_op *op); /* the wave has let its files go */
-
-/* read_heads.c: layouts, from the items' own headers */
-int sf_op_ask_heads(struct sf_op *op);
-int sf_op_parse_heads(struct sf_op *op);
-int sf_op_slow_heads(struct sf_op *op);
-const struct sf_tensor *sf_op_tensor(const struct sf_op *op, const struct sf_op_item *item);
+/* headers.c: layouts, from the items' own headers */
+int sf_op_ask_headers(struct sf_op *op);   /* SF_STEP_OTHER: some are to be fetched */
+int sf_op_parse_headers(struct sf_op *op); /* SF_STEP_OTHER: some are longer */
+int sf_op_slow_headers(struct sf_op *op);
 /* Checks a found header against metadata and makes the layout known to all. */
 int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_torch_item *head);
-/* Words about where an item lies, then which one it is. */
-int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r);
 
-/* read_cached.c: items that are taken whole */
+/* whole_items.c: items that are taken whole */
 int sf_op_ask_cache(struct sf_op *op);
-int sf_op_use_cached(struct sf_op *op);
+int sf_op_use_cached(struct sf_op *op); /* SF_STEP_OTHER: none was left of the batch */
 
-/* read_io.c */
-int sf_op_io(struct sf_op *op);         /* all of op->co.ranges, then op->after_io */
-void sf_op_cancel_io(struct sf_op *op); /* any thread that holds a reference */
-/* After it began to wait for memory: whoever canceled it may have come before. */
-void sf_op_cancel_late(struct sf_op *op);
-/* around starting completions */
+/* assemble.c: bytes to their places */
+int sf_op_make_pieces(struct sf_op *op);
+int sf_op_settle_batch(struct sf_op *op); /* all of it has come */
+int sf_op_finish(struct sf_op *op);
+int sf_op_result(struct sf_op *op, void *buf); /* op->iovs, or all into @buf; -ENOMEM */
+
+/* fetch.c */
+int sf_op_io(struct sf_op *op); /* all of op->co.ranges */
+
+/* async.c: around starting completions */
 void sf_op_async_begin(struct sf_op *op);
-int sf_op_async_end(struct sf_op *op); /* 0: all came already; SF_OP_PARKED */
+int sf_op_async_end(struct sf_op *op); /* 0: all came already; SF_STEP_PARKED */
 /* @file: that a failure is about, as sf_read.file */
 void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err, uint32_t file);
+void sf_op_go_on_later(struct sf_op *op); /* on a thread of the pool */
+void sf_op_cancel_io(struct sf_op *op);   /* any thread that holds a reference */
+/* After it began to wait for memory: whoever canceled it may have come before. */
+void sf_op_cancel_late(struct sf_op *op);
 
-/* reader.c */
-void sf_op_resume(struct sf_op *op); /* goes on after the last completion */
-void sf_op_unref(struct sf_op *op);
-void sf_op_free(struct sf_op *op);
+/* op_fail.c */
+const struct sf_tensor *sf_op_tensor(const struct sf_op *op, const struct sf_op_item *item);
+/* Words about it before op->err, and its file to op->bad_file. */
+int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r);
+/* Words about where an item lies, then which one it is. */
+int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r);
 
 #endif

@@ -1,11 +1,9 @@
 #include "config.h"
 
-#include <stddef.h>
 #include <stdlib.h>
 
 #include "base/mem.h"
-#include "base/thread_pool.h"
-#include "read/read_op.h"
+#include "read/op.h"
 
 /*
  * What a read has for itself: where its bytes go, where they are cast, item headers, spans. A read
@@ -84,14 +82,14 @@ void sf_op_free_buffers(struct sf_op *op)
 	free_buffer(op, &op->cast_buf, &op->cast_cap);
 }
 
-static uint64_t rounded(uint64_t len)
+uint64_t sf_op_rounded(uint64_t len)
 {
 	return len > UINT64_MAX - ROUND ? len : (len + ROUND) & ~ROUND;
 }
 
 static uint8_t *buffer(struct sf_op *op, uint64_t len, uint8_t **buf, size_t *cap)
 {
-	uint64_t want = rounded(len);
+	uint64_t want = sf_op_rounded(len);
 	void *p;
 
 	if (*cap >= len)
@@ -115,78 +113,4 @@ uint8_t *sf_op_dst(struct sf_op *op)
 uint8_t *sf_op_cast_buf(struct sf_op *op)
 {
 	return buffer(op, op->parts.cast_bytes, &op->cast_buf, &op->cast_cap);
-}
-
-static void go_on(struct sf_task *task)
-{
-	sf_op_resume((struct sf_op *)((char *)task - offsetof(struct sf_op, go_on)));
-}
-
-void sf_op_go_on_later(struct sf_op *op)
-{
-	op->go_on.run = go_on;
-	sf_thread_pool_submit(op->r->io->pool, &op->go_on);
-}
-
-static void granted(struct sf_budget_wait *w)
-{
-	struct sf_op *op = (struct sf_op *)((char *)w - offsetof(struct sf_op, buffers));
-
-	op->charged += w->bytes;
-	sf_op_go_on_later(op);
-}
-
-/* The buffers of a read that may wait, as many as it can need. */
-int sf_op_take_buffers(struct sf_op *op)
-{
-	uint64_t want = op->holds, cast = op->parts.cast_bytes;
-
-	op->state = SF_OP_MADE;
-	if (!op->may_wait || !op->parts.list.n)
-		return 0;
-	if (!op->dst && op->buf_cap < op->len)
-		want += rounded(op->len) - op->buf_cap;
-	if (op->cast_cap < cast)
-		want += rounded(cast) - op->cast_cap;
-	if (want <= op->charged)
-		return 0;
-	op->buffers = (struct sf_budget_wait){ .kind = op->kind,
-		                               .bytes = want - op->charged,
-		                               .holds = op->charged,
-		                               .granted = granted };
-	if (sf_budget_take(op->r->io->budget, op->kind, op->buffers.bytes)) {
-		op->charged = want;
-		return 0;
-	}
-	pthread_mutex_lock(&op->m);
-	op->waits_for_buffers = true;
-	pthread_mutex_unlock(&op->m);
-	atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
-	sf_budget_queue(op->r->io->budget, &op->buffers);
-	sf_op_cancel_late(op);
-	sf_op_unref(op);
-	return SF_OP_PARKED;
-}
-
-/* Buffers of free ops go to who waits. */
-uint64_t sf_reader_reclaim(struct sf_budget_reclaim *rec, uint64_t bytes)
-{
-	struct sf_reader *r =
-		(struct sf_reader *)((char *)rec - offsetof(struct sf_reader, reclaim));
-	uint64_t sum = 0;
-	struct sf_op *op;
-
-	(void)bytes; /* all of them: they are soon made again */
-	pthread_mutex_lock(&r->locked.m);
-	op = r->locked.free;
-	r->locked.free = NULL;
-	r->locked.nfree = 0;
-	r->locked.free_bytes = 0;
-	pthread_mutex_unlock(&r->locked.m);
-	for (struct sf_op *next; op; op = next) {
-		next = op->next;
-		sum += op->charged;
-		sf_op_free(op);
-	}
-	return sum;
 }

@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "read/read_op.h"
+#include "read/op.h"
 
 #define DECODED_SLACK                                                                           \
 	65536 /* what a torch.save archive has beside its payload; deep pickles do not occur in \
@@ -130,7 +130,6 @@ int sf_op_ask_cache(struct sf_op *op)
 	bool held = false;
 	int r;
 
-	op->state = SF_OP_CACHED;
 	r = take_cached(op, &first, &n);
 	if (r <= 0)
 		return r;
@@ -163,7 +162,7 @@ int sf_op_ask_cache(struct sf_op *op)
 	sf_op_cancel_late(op);
 	op->alone = false;
 	if (end < op->items.n)
-		sf_op_cut_wave(op, end);
+		sf_op_cut_batch(op, end);
 	return sf_op_async_end(op);
 }
 
@@ -240,17 +239,15 @@ static bool cut_again(struct sf_op *op)
 		i++;
 	if (i == op->items.n)
 		return false;
-	sf_op_cut_wave(op, i);
+	sf_op_cut_batch(op, i);
 	op->alone = true;
 	return !i;
 }
 
 int sf_op_use_cached(struct sf_op *op)
 {
-	if (cut_again(op)) {
-		op->state = SF_OP_WAVE;
-		return 0;
-	}
+	if (cut_again(op))
+		return SF_STEP_OTHER;
 	for (uint32_t i = 0; i < op->items.n; i++)
 		if (wants_cache(&op->items.at[i]) && same_as_before(op, i))
 			op->items.at[i].mem = sf_cached_ref(op->items.at[i - 1].mem);
@@ -280,6 +277,5 @@ int sf_op_use_cached(struct sf_op *op)
 		if (r < 0)
 			return sf_op_fail_at(op, item, r);
 	}
-	op->state = SF_OP_PIECES;
 	return 0;
 }

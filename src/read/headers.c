@@ -4,32 +4,27 @@
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
-#include "read/read_op.h"
+#include "read/op.h"
 
 #define HEAD_BYTES                                                                            \
 	2048 /* first guess at an item's header; torch 2.14 writes about 900 bytes before the \
 	        payload */
 #define HEAD_MAX (UINT64_C(16) << 20) /* of one item */
 
-const struct sf_tensor *sf_op_tensor(const struct sf_op *op, const struct sf_op_item *item)
-{
-	return &op->r->ckpt->tensor[op->parts.list.at[item->part].index];
-}
-
-static bool wants_head(const struct sf_op_item *item)
+static bool wants_header(const struct sf_op_item *item)
 {
 	return !item->known && !item->slow && item->form == SF_ITEM_TORCH && !item->transform;
 }
 
 /* Heads of the items whose layout is not known, neighbours in one request. */
-int sf_op_ask_heads(struct sf_op *op)
+int sf_op_ask_headers(struct sf_op *op)
 {
 	uint64_t bytes = 0;
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < op->items.n; i++) {
 		struct sf_op_item *item = &op->items.at[i];
-		if (!wants_head(item))
+		if (!wants_header(item))
 			continue;
 		if (!item->head_len)
 			item->head_len = SF_MIN(item->len, HEAD_BYTES);
@@ -42,7 +37,6 @@ int sf_op_ask_heads(struct sf_op *op)
 		bytes += item->head_len;
 		n++;
 	}
-	op->state = SF_OP_SLOW;
 	if (!n)
 		return 0;
 	free(op->head);
@@ -61,7 +55,7 @@ int sf_op_ask_heads(struct sf_op *op)
 				              .dst_off = item->head_at,
 				              .len = item->head_len,
 				              .count = 1 };
-			if (wants_head(item) && sf_pieces_push(&op->pieces, p) < 0)
+			if (wants_header(item) && sf_pieces_push(&op->pieces, p) < 0)
 				return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers",
 				               n);
 		}
@@ -73,9 +67,7 @@ int sf_op_ask_heads(struct sf_op *op)
 		return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
 	sf_op_count_scratch(op);
 	op->io_at = 0;
-	op->after_io = SF_OP_PARSE;
-	op->state = SF_OP_IO;
-	return 0;
+	return SF_STEP_OTHER;
 }
 
 int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_torch_item *head)
@@ -97,14 +89,7 @@ int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_tor
 	return 0;
 }
 
-int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r)
-{
-	sf_fail_ctx(&op->err, r, "'%s': item at %llu", op->sources.at[item->source].src->name,
-	            (unsigned long long)item->off);
-	return sf_op_fail_item(op, item, r);
-}
-
-int sf_op_parse_heads(struct sf_op *op)
+int sf_op_parse_headers(struct sf_op *op)
 {
 	bool more = false;
 
@@ -114,7 +99,7 @@ int sf_op_parse_heads(struct sf_op *op)
 		uint64_t need = 0;
 		int r;
 
-		if (!wants_head(item))
+		if (!wants_header(item))
 			continue;
 		r = sf_torch_item_head(op->head + item->head_at, item->head_len, item->len, &head,
 		                       &need, &op->err);
@@ -133,8 +118,7 @@ int sf_op_parse_heads(struct sf_op *op)
 			return sf_op_fail_at(op, item, r);
 	}
 	op->err.msg[0] = '\0';
-	op->state = more ? SF_OP_HEADS : SF_OP_SLOW;
-	return 0;
+	return more ? SF_STEP_OTHER : 0;
 }
 
 struct slow_read {
@@ -174,13 +158,12 @@ static void slow_task(struct sf_task *task)
 
 /* Archives whose order of records hides the payload: rare, so a task that waits does them, among
  * those that may. */
-int sf_op_slow_heads(struct sf_op *op)
+int sf_op_slow_headers(struct sf_op *op)
 {
 	bool any = false;
 
 	for (uint32_t i = 0; i < op->items.n; i++)
 		any |= op->items.at[i].slow;
-	op->state = SF_OP_CACHE;
 	if (!any)
 		return 0;
 	if (!op->may_wait)

@@ -1,221 +1,11 @@
 #include "config.h"
 
-#include <stdlib.h>
-
 #include "base/mem.h"
-#include "read/made.h"
-#include "read/read_op.h"
+#include "read/op.h"
 #include "store/guard.h"
 
-#define KEEP_BUF (8u << 20) /* a larger buffer is not kept for the next read */
 #define COPY_ROWS_MAX \
 	8192 /* bytes of a row above which a preadv costs no more than a copy out of a mapping */
-#define KEEP_ELEMS 65536 /* nor is a longer array */
-
-int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
-{
-	const struct sf_part *part = &op->parts.list.at[item->part];
-	const struct sf_ckpt *ckpt = op->r->ckpt;
-	const struct sf_key *k;
-
-	if (op->items.n && item >= op->items.at && item < op->items.at + op->items.n)
-		op->bad_file = op->sources.at[item->source].key;
-	if (r == -EAGAIN || part->kind == SF_PART_LISTED || part->kind == SF_PART_SOURCE)
-		return r;
-	k = &ckpt->key[part->kind == SF_PART_TENSOR ? ckpt->tensor[part->index].key
-	                                            : ckpt->object[part->index].key];
-	if (part->kind == SF_PART_TENSOR)
-		return sf_fail_ctx(&op->err, r, "tensor '%.*s', chunk %u",
-		                   (int)SF_MIN(k->len, 200u), k->name, item->chunk);
-	return sf_fail_ctx(&op->err, r, "object '%.*s'", (int)SF_MIN(k->len, 200u), k->name);
-}
-
-/* ---- what the view says ---- */
-
-int sf_parts_add(struct sf_parts *p, struct sf_part part)
-{
-	if (!part.len)
-		return 0;
-	if (part.len > p->op->len - p->at)
-		return -ERANGE;
-	part.dst = p->at;
-	p->at += part.len;
-	return sf_part_list_push(&p->list, part) < 0 ? -ENOMEM : 0;
-}
-
-/* The bytes are kept until the read has its buffer. */
-static int put_later(struct sf_parts *p, enum sf_part_kind kind, const void *at, uint64_t len)
-{
-	struct sf_op *op = p->op;
-	struct sf_part part = { .kind = kind, .len = len, .off = op->literal.len, .n = len };
-	size_t cap = op->literal.cap;
-
-	if (len > op->len - p->at)
-		return -ERANGE;
-	if (at)
-		sf_buf_add(&op->literal, at, len);
-	sf_op_holds(op, (int64_t)(op->literal.cap - cap));
-	return sf_buf_check(&op->literal) < 0 ? -ENOMEM : sf_parts_add(p, part);
-}
-
-static int put_now(struct sf_parts *p, const void *at, uint64_t len)
-{
-	uint8_t *dst;
-
-	if (len > p->op->len - p->at)
-		return -ERANGE;
-	dst = sf_op_dst(p->op);
-	if (!dst)
-		return -ENOMEM;
-	if (at)
-		memcpy(dst + p->at, at, len);
-	else
-		memset(dst + p->at, 0, len);
-	p->at += len;
-	return 0;
-}
-
-int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len)
-{
-	if (!len)
-		return 0;
-	return p->op->may_wait ? put_later(p, SF_PART_BYTES, at, len) : put_now(p, at, len);
-}
-
-int sf_parts_zeros(struct sf_parts *p, uint64_t len)
-{
-	if (!len)
-		return 0;
-	return p->op->may_wait ? put_later(p, SF_PART_ZEROS, NULL, len) : put_now(p, NULL, len);
-}
-
-/*
- * Of integers whole elements are read, and the range is cut out of them: one whose item is lazily
- * negated needs the bytes below for its carry, and which items are is known only from their
- * headers.
- */
-static bool cuts_an_integer(enum sf_dtype dtype, uint64_t off, uint64_t len)
-{
-	uint64_t elem = sf_dtype_info(dtype)->bytes;
-
-	return sf_dtype_is_int(dtype) && len && (off % elem || (off + len) % elem);
-}
-
-int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len,
-                    enum sf_dtype cast)
-{
-	const struct sf_ckpt *ckpt = p->op->r->ckpt;
-	struct sf_part part = {
-		.kind = SF_PART_TENSOR, .index = tensor, .len = len, .off = off, .n = len
-	};
-	const struct sf_tensor *t;
-
-	if (tensor >= ckpt->ntensors)
-		return -ERANGE;
-	t = &ckpt->tensor[tensor];
-	if (cast == SF_DTYPE_NONE)
-		cast = t->dtype;
-	if (cast != t->dtype ||
-	    (off <= t->bytes && len <= t->bytes - off && cuts_an_integer(t->dtype, off, len))) {
-		uint64_t to = sf_dtype_info(cast)->bytes, from = sf_dtype_info(t->dtype)->bytes,
-			 first, end;
-		if ((cast != t->dtype &&
-		     (!sf_dtype_info(cast)->is_float || !sf_dtype_info(t->dtype)->is_float)) ||
-		    off > t->bytes / from * to || len > t->bytes / from * to - off)
-			return -ERANGE;
-		first = off / to;
-		end = (off + len + to - 1) / to;
-		part.cast = (uint8_t)cast;
-		part.off = first * from;
-		part.n = (end - first) * from;
-		part.cast_at = p->cast_bytes;
-		p->cast_bytes += (part.n + 15) & ~UINT64_C(15);
-		part.cast_skip = (uint8_t)(off % to);
-	} else if (off > t->bytes || len > t->bytes - off) {
-		return -ERANGE;
-	}
-	return sf_parts_add(p, part);
-}
-
-int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t len)
-{
-	if (listed >= p->op->r->ckpt->nlisting)
-		return -ERANGE;
-	return sf_parts_add(p, (struct sf_part){ .kind = SF_PART_LISTED,
-	                                         .index = listed,
-	                                         .len = len,
-	                                         .off = off,
-	                                         .n = len });
-}
-
-int sf_parts_source(struct sf_parts *p, struct sf_source *src, uint64_t off, uint64_t len)
-{
-	int r = sf_parts_add(
-		p, (struct sf_part){
-			   .kind = SF_PART_SOURCE, .len = len, .off = off, .n = len, .src = src });
-
-	if (r >= 0 && len) {
-		sf_source_ref(src);
-		p->nsources++;
-	}
-	return r;
-}
-
-int sf_parts_object(struct sf_parts *p, uint32_t object, uint64_t off, uint64_t len)
-{
-	if (object >= p->op->r->ckpt->nobjects)
-		return -ERANGE;
-	return sf_parts_add(p, (struct sf_part){ .kind = SF_PART_OBJECT,
-	                                         .index = object,
-	                                         .len = len,
-	                                         .off = off,
-	                                         .n = len });
-}
-
-int sf_parts_object_len(struct sf_parts *p, uint32_t object)
-{
-	const struct sf_ckpt *ckpt = p->op->r->ckpt;
-	const struct sf_object *o;
-
-	if (object >= ckpt->nobjects)
-		return -ERANGE;
-	o = &ckpt->object[object];
-	if (o->place != SF_NONE && ckpt->place[o->place].transform == SF_TRANSFORM_NONE)
-		return sf_parts_bytes(p, &o->len, sizeof(o->len));
-	return sf_parts_add(
-		p, (struct sf_part){ .kind = SF_PART_OBJECT_LEN, .index = object, .len = 8 });
-}
-
-int sf_op_begin(struct sf_op *op, struct sf_read *rd)
-{
-	int r;
-
-	op->rd = rd;
-	op->off = rd->off;
-	op->len = rd->len;
-	op->to_caller = rd->buf != NULL;
-	op->parts.op = op;
-	op->dst = op->may_wait
-	                  ? NULL
-	                  : rd->buf; /* a late completion must not find the caller's memory gone */
-	op->state = SF_OP_BUFFERS;
-	op->no_room = false;
-	sf_op_set_kind(op, rd->inner ? SF_BUDGET_INNER : SF_BUDGET_BUFFER);
-	op->err.msg[0] = '\0';
-	op->bad_file = SF_NONE;
-	r = rd->emit(rd->arg, rd->off, rd->len, &op->parts, &op->err);
-	if (r < 0)
-		return op->err.msg[0]
-		               ? r
-		               : sf_fail(&op->err, r,
-		                         "a view's parts of %llu bytes at %llu were refused",
-		                         (unsigned long long)rd->len, (unsigned long long)rd->off);
-	if (op->parts.at != rd->len)
-		return sf_fail(&op->err, -EIO, "a view gave %llu of %llu bytes at %llu",
-		               (unsigned long long)op->parts.at, (unsigned long long)rd->len,
-		               (unsigned long long)rd->off);
-	return 0;
-}
 
 /* ---- pieces ---- */
 
@@ -357,7 +147,7 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	return 0;
 }
 
-static int make_pieces(struct sf_op *op)
+int sf_op_make_pieces(struct sf_op *op)
 {
 	/* With a buffer of the caller's all bytes are put there; rd itself may be gone when the op
 	 * was parked. What is lent stays open until the reply is out: not where open files are
@@ -376,8 +166,6 @@ static int make_pieces(struct sf_op *op)
 		               (unsigned long long)op->len);
 	sf_op_count_scratch(op);
 	op->io_at = 0;
-	op->after_io = SF_OP_WAVE_DONE;
-	op->state = SF_OP_IO;
 	return 0;
 }
 
@@ -404,7 +192,7 @@ static int convert(struct sf_op *op, uint32_t i)
 	return r;
 }
 
-static int wave_done(struct sf_op *op)
+int sf_op_settle_batch(struct sf_op *op)
 {
 	int r = 0;
 
@@ -428,7 +216,6 @@ static int wave_done(struct sf_op *op)
 			return r;
 		}
 	}
-	op->state = SF_OP_WAVE;
 	return 0;
 }
 
@@ -467,7 +254,7 @@ static void cast_part(struct sf_op *op, const struct sf_part *part)
 	}
 }
 
-static int finish(struct sf_op *op)
+int sf_op_finish(struct sf_op *op)
 {
 	for (size_t i = 0; i < op->parts.list.n; i++) {
 		const struct sf_part *part = &op->parts.list.at[i];
@@ -484,7 +271,6 @@ static int finish(struct sf_op *op)
 		else
 			cast_part(op, part);
 	}
-	op->state = SF_OP_DONE;
 	return 0;
 }
 
@@ -531,125 +317,4 @@ int sf_op_result(struct sf_op *op, void *buf)
 	if (op->dst && op->dst != buf)
 		memcpy(buf, op->dst, op->len);
 	return add_iov(op, buf, op->len) < 0 ? -ENOMEM : 0;
-}
-
-static void let_wave_go(struct sf_op *op)
-{
-	for (uint32_t i = 0; i < op->items.n; i++)
-		sf_cached_unref(op->r->items, op->items.at[i].mem);
-	for (uint32_t i = 0; i < op->sources.n; i++)
-		sf_source_unref(op->sources.at[i].src);
-	op->items.n = op->sources.n = 0;
-	op->last_source = 0;
-	sf_op_give_room(op);
-	free(op->head);
-	sf_op_holds(op, -(int64_t)op->head_cap);
-	free(op->opens);
-	if (op->waits) { /* whoever cancels it now must not find them */
-		pthread_mutex_lock(&op->m);
-		op->waits_for_item = NULL;
-		pthread_mutex_unlock(&op->m);
-	}
-	free(op->waits);
-	op->head = NULL;
-	op->head_cap = 0;
-	op->opens = NULL;
-	op->waits = NULL;
-}
-
-void sf_op_reset(struct sf_op *op)
-{
-	let_wave_go(op);
-	for (size_t i = 0; i < op->leases.n; i++)
-		sf_lease_release(&op->leases.at[i].lease);
-	for (size_t i = 0; op->parts.nsources && i < op->parts.list.n; i++)
-		sf_source_unref(op->parts.list.at[i].src);
-	op->parts.nsources = 0;
-	op->nlent = 0;
-	op->leases.n = op->iovs.n = op->parts.list.n = op->chunks.n = op->pieces.n = 0;
-	sf_coalesce_reset(&op->co);
-	sf_op_count_scratch(op);
-	sf_op_holds(op, -(int64_t)op->literal.cap);
-	sf_buf_release(&op->literal);
-	sf_cached_unref(op->r->items, op->made_item);
-	op->made_item = NULL;
-	if (op->made)
-		op->made->ops->unref(op->made);
-	op->made = NULL;
-	op->parts.at = op->parts.cast_bytes = 0;
-	op->part_at = op->chunk_at = op->chunk_first = 0;
-	op->part_begun = op->alone = false;
-	op->failed = 0;
-	op->nreqs = 0;
-	op->dst = NULL;
-	op->rd = NULL;
-	if (op->buf_cap + op->cast_cap > KEEP_BUF || op->kind != SF_BUDGET_BUFFER)
-		sf_op_free_buffers(op);
-	sf_op_set_kind(op, SF_BUDGET_BUFFER);
-	sf_op_settle(op);
-	if (op->parts.list.cap > KEEP_ELEMS)
-		sf_part_list_release(&op->parts.list);
-	if (op->chunks.cap > KEEP_ELEMS)
-		sf_u32s_release(&op->chunks);
-	if (op->pieces.cap > KEEP_ELEMS)
-		sf_pieces_release(&op->pieces);
-}
-
-int sf_op_steps(struct sf_op *op)
-{
-	int r = 0;
-
-	while (r == 0) {
-		if (op->failed)
-			return op->failed;
-		if (op->may_wait && atomic_load_explicit(&op->claimed, memory_order_acquire))
-			return sf_fail(&op->err, -ECANCELED, "canceled");
-		switch (op->state) {
-		case SF_OP_BUFFERS:
-			r = sf_op_take_buffers(op);
-			break;
-		case SF_OP_MADE:
-			r = sf_op_ask_made(op);
-			break;
-		case SF_OP_COPY_MADE:
-			r = sf_op_copy_made(op);
-			break;
-		case SF_OP_WAVE:
-			let_wave_go(op);
-			r = sf_op_next_wave(op);
-			if (r == 0 && !op->items.n)
-				return finish(op);
-			break;
-		case SF_OP_OPEN:
-			r = sf_op_open(op);
-			break;
-		case SF_OP_HEADS:
-			r = sf_op_ask_heads(op);
-			break;
-		case SF_OP_PARSE:
-			r = sf_op_parse_heads(op);
-			break;
-		case SF_OP_SLOW:
-			r = sf_op_slow_heads(op);
-			break;
-		case SF_OP_CACHE:
-			r = sf_op_ask_cache(op);
-			break;
-		case SF_OP_CACHED:
-			r = sf_op_use_cached(op);
-			break;
-		case SF_OP_PIECES:
-			r = make_pieces(op);
-			break;
-		case SF_OP_IO:
-			r = sf_op_io(op);
-			break;
-		case SF_OP_WAVE_DONE:
-			r = wave_done(op);
-			break;
-		case SF_OP_DONE:
-			return 0;
-		}
-	}
-	return r;
 }

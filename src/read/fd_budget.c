@@ -1,7 +1,7 @@
 #include "config.h"
 
 #include "base/mem.h"
-#include "read/read_op.h"
+#include "read/op.h"
 
 /*
  * What reads under way hold open beside the LRU. Where all files fit the LRU none ever falls out of
@@ -10,7 +10,7 @@
  * turn it is comes to an end.
  */
 
-void sf_room_init(struct sf_reader *r)
+void sf_fd_budget_init(struct sf_reader *r)
 {
 	uint64_t keys = (uint64_t)r->ckpt->nfiles + r->ckpt->nlisting;
 
@@ -18,7 +18,7 @@ void sf_room_init(struct sf_reader *r)
 	r->locked.last_wants_room = &r->locked.wants_room;
 }
 
-int sf_op_take_room(struct sf_op *op)
+int sf_op_take_files(struct sf_op *op)
 {
 	struct sf_reader *r = op->r;
 	uint32_t n = (uint32_t)op->sources.n;
@@ -36,13 +36,13 @@ int sf_op_take_room(struct sf_op *op)
 		op->next_wants_room = NULL;
 		*r->locked.last_wants_room = op;
 		r->locked.last_wants_room = &op->next_wants_room;
-		e = SF_OP_PARKED;
+		e = SF_STEP_PARKED;
 	}
 	pthread_mutex_unlock(&r->locked.m);
 	return e;
 }
 
-void sf_op_give_room(struct sf_op *op)
+void sf_op_give_files(struct sf_op *op)
 {
 	struct sf_reader *r = op->r;
 	struct sf_op *first = NULL, **last = &first, *w;

@@ -1,10 +1,7 @@
 #include "config.h"
 
-#include <stddef.h>
-
 #include "base/mem.h"
-#include "base/thread_pool.h"
-#include "read/read_op.h"
+#include "read/op.h"
 
 /* The wave's number of the file; that of the next source when it has none of this file yet. */
 static uint32_t find_source(struct sf_op *op, uint32_t key, const struct sf_source *given)
@@ -170,9 +167,11 @@ static int add_listed(struct sf_op *op, const struct sf_part *part)
 }
 
 /* The next items, as many as one wave takes. None: the read has all its bytes. */
-int sf_op_next_wave(struct sf_op *op)
+int sf_op_next_batch(struct sf_op *op)
 {
 	int r = 0;
+
+	sf_op_let_batch_go(op);
 
 	for (; op->part_at < op->parts.list.n && r == 0; op->part_at += r == 0) {
 		const struct sf_part *part = &op->parts.list.at[op->part_at];
@@ -183,11 +182,10 @@ int sf_op_next_wave(struct sf_op *op)
 		    : part->kind == SF_PART_SOURCE ? add_given(op, part)
 		                                   : add_object(op, part);
 	}
-	op->state = SF_OP_OPEN;
-	return r < 0 ? r : 0;
+	return r < 0 ? r : op->items.n ? 0 : SF_STEP_OTHER;
 }
 
-void sf_op_cut_wave(struct sf_op *op, uint32_t item)
+void sf_op_cut_batch(struct sf_op *op, uint32_t item)
 {
 	const struct sf_op_item *first = &op->items.at[item];
 
@@ -197,92 +195,4 @@ void sf_op_cut_wave(struct sf_op *op, uint32_t item)
 	for (size_t i = item; i < op->items.n; i++)
 		sf_cached_unref(op->r->items, op->items.at[i].mem);
 	op->items.n = item;
-}
-
-/* ---- sources ---- */
-
-static const struct sf_file *file_of(const struct sf_ckpt *ckpt, uint32_t key)
-{
-	return key < ckpt->nfiles ? &ckpt->file[key] : &ckpt->listing[key - ckpt->nfiles];
-}
-
-static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
-{
-	struct sf_reader *rd = op->r;
-	struct sf_op_source *s = &op->sources.at[i];
-	const struct sf_file *f = file_of(rd->ckpt, s->key);
-	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
-	struct sf_objinfo want = f->info;
-	bool known = f->info.size != UINT64_MAX;
-	int r;
-
-	want.name = f->name;
-	r = rd->store->ops->open(rd->store, f->name, known ? &want : NULL, &src, err);
-	if (r == -ENOENT && known)
-		return sf_fail(err, -ESTALE,
-		               "'%s' was there when the checkpoint was loaded, now it is not",
-		               f->name);
-	if (r < 0)
-		return r;
-	s->src = sf_open_files_put(rd->files, s->key, src);
-	return 0;
-}
-
-static void open_task(struct sf_task *task)
-{
-	struct sf_op_open *o =
-		(struct sf_op_open *)((char *)task - offsetof(struct sf_op_open, task));
-	struct sf_op *op = o->op;
-	struct sf_error err = SF_ERROR_INIT;
-	int r = open_source(op, o->source, &err);
-
-	sf_op_completed(op, r, &err, op->sources.at[o->source].key);
-}
-
-int sf_op_open(struct sf_op *op)
-{
-	uint32_t n = 0;
-	int r = sf_op_take_room(op);
-
-	if (r)
-		return r;
-	for (uint32_t i = 0; i < op->sources.n; i++) {
-		struct sf_op_source *s = &op->sources.at[i];
-		if (s->src)
-			continue;
-		const struct sf_file *f = file_of(op->r->ckpt, s->key);
-		s->src = sf_open_files_get(op->r->files, s->key);
-		if (s->src)
-			continue;
-		if (f->missing) {
-			uint32_t k = 0;
-			while (op->items.at[k].source != i)
-				k++;
-			sf_fail(&op->err, -EIO, "item at %llu: file '%s' is missing",
-			        (unsigned long long)op->items.at[k].off, f->name);
-			return sf_op_fail_item(op, &op->items.at[k], -EIO);
-		}
-		if (!op->may_wait)
-			return -EAGAIN; /* opening may wait, on a network file system for long */
-		n++;
-	}
-	op->state = SF_OP_HEADS;
-	if (!n)
-		return 0;
-	op->opens = sf_alloc_array(n, sizeof(*op->opens));
-	if (!op->opens)
-		return sf_fail(&op->err, -ENOMEM, "no memory to open %u files", n);
-	sf_op_async_begin(op);
-	n = 0;
-	/* a task writes its own source's place only; which were missing is told before any of them
-	 * runs */
-	for (uint32_t i = 0; i < op->sources.n; i++)
-		if (!op->sources.at[i].src)
-			op->opens[n++] = (struct sf_op_open){ .task = { .run = open_task },
-				                              .op = op,
-				                              .source = i };
-	atomic_fetch_add_explicit(&op->pending, n, memory_order_relaxed);
-	for (uint32_t i = 0; i < n; i++)
-		sf_thread_pool_submit(op->r->io->pool, &op->opens[i].task);
-	return sf_op_async_end(op);
 }

@@ -3,33 +3,7 @@
 #include <stddef.h>
 
 #include "base/mem.h"
-#include "read/read_op.h"
-
-void sf_op_async_begin(struct sf_op *op)
-{
-	atomic_store_explicit(&op->pending, 1, memory_order_relaxed);
-}
-
-int sf_op_async_end(struct sf_op *op)
-{
-	return atomic_fetch_sub_explicit(&op->pending, 1, memory_order_acq_rel) == 1 ? 0
-	                                                                             : SF_OP_PARKED;
-}
-
-void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err, uint32_t file)
-{
-	if (r < 0) {
-		pthread_mutex_lock(&op->m);
-		if (!op->failed) {
-			op->failed = r;
-			op->err = *err;
-			op->bad_file = file;
-		}
-		pthread_mutex_unlock(&op->m);
-	}
-	if (atomic_fetch_sub_explicit(&op->pending, 1, memory_order_acq_rel) == 1)
-		sf_op_resume(op);
-}
+#include "read/op.h"
 
 static void request_done(struct sf_io_req *req, int r)
 {
@@ -49,46 +23,6 @@ static void request_done(struct sf_io_req *req, int r)
 		}
 	}
 	sf_op_completed(op, r, &req->err, op->sources.at[item->source].key);
-}
-
-/* One that waits its turn for memory goes out of the queue; else that came just now. */
-static void cancel_waits(struct sf_op *op)
-{
-	struct sf_cache_entry *unwanted = NULL;
-	struct sf_error err = SF_ERROR_INIT;
-	bool item, buffers;
-
-	pthread_mutex_lock(&op->m);
-	item = op->waits_for_item &&
-	       sf_item_cache_cancel(op->r->items, op->waits_for_item, &unwanted);
-	buffers = op->waits_for_buffers && sf_budget_cancel(op->r->io->budget, &op->buffers);
-	if (item)
-		op->waits_for_item = NULL;
-	if (buffers)
-		op->waits_for_buffers = false;
-	pthread_mutex_unlock(&op->m);
-	sf_item_cache_give_up(op->r->items, unwanted);
-	if (item)
-		sf_op_completed(op, sf_fail(&err, -ECANCELED, "canceled"), &err, SF_NONE);
-	if (buffers)
-		sf_op_resume(op);
-}
-
-void sf_op_cancel_io(struct sf_op *op)
-{
-	pthread_mutex_lock(&op->m);
-	for (uint32_t i = 0; i < op->nreqs; i++)
-		if (op->reqs[i].src->ops->cancel)
-			op->reqs[i].src->ops->cancel(op->reqs[i].src, &op->reqs[i].io);
-	pthread_mutex_unlock(&op->m);
-	cancel_waits(op);
-}
-
-/* It may have ended meanwhile, too: then it waits for nothing. */
-void sf_op_cancel_late(struct sf_op *op)
-{
-	if (atomic_load(&op->claimed))
-		cancel_waits(op);
 }
 
 static void fill(struct sf_op *op, struct sf_op_req *q, const struct sf_range *range)
@@ -136,11 +70,8 @@ int sf_op_io(struct sf_op *op)
 		}
 		fill(op, &op->reqs[n++], range);
 	}
-	if (!n) {
-		op->state = op->after_io;
+	if (!n)
 		return 0;
-	}
-	/* state stays: the completions come back for the ranges behind the window */
 	pthread_mutex_lock(&op->m);
 	op->nreqs = n;
 	pthread_mutex_unlock(&op->m);
@@ -153,10 +84,11 @@ int sf_op_io(struct sf_op *op)
 	                                  them all */
 		sf_op_cancel_io(op);
 	r = sf_op_async_end(op);
-	if (r == 0) {
+	if (r == 0) { /* all came at once: the ranges behind the window */
 		pthread_mutex_lock(&op->m);
 		op->nreqs = 0;
 		pthread_mutex_unlock(&op->m);
+		return SF_STEP_AGAIN;
 	}
 	return r;
 }

@@ -1,0 +1,89 @@
+#include "config.h"
+
+#include <stddef.h>
+
+#include "base/mem.h"
+#include "base/thread_pool.h"
+#include "read/op.h"
+
+static const struct sf_file *file_of(const struct sf_ckpt *ckpt, uint32_t key)
+{
+	return key < ckpt->nfiles ? &ckpt->file[key] : &ckpt->listing[key - ckpt->nfiles];
+}
+
+static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
+{
+	struct sf_reader *rd = op->r;
+	struct sf_op_source *s = &op->sources.at[i];
+	const struct sf_file *f = file_of(rd->ckpt, s->key);
+	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
+	struct sf_objinfo want = f->info;
+	bool known = f->info.size != UINT64_MAX;
+	int r;
+
+	want.name = f->name;
+	r = rd->store->ops->open(rd->store, f->name, known ? &want : NULL, &src, err);
+	if (r == -ENOENT && known)
+		return sf_fail(err, -ESTALE,
+		               "'%s' was there when the checkpoint was loaded, now it is not",
+		               f->name);
+	if (r < 0)
+		return r;
+	s->src = sf_open_files_put(rd->files, s->key, src);
+	return 0;
+}
+
+static void open_task(struct sf_task *task)
+{
+	struct sf_op_open *o =
+		(struct sf_op_open *)((char *)task - offsetof(struct sf_op_open, task));
+	struct sf_op *op = o->op;
+	struct sf_error err = SF_ERROR_INIT;
+	int r = open_source(op, o->source, &err);
+
+	sf_op_completed(op, r, &err, op->sources.at[o->source].key);
+}
+
+int sf_op_open(struct sf_op *op)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < op->sources.n; i++) {
+		struct sf_op_source *s = &op->sources.at[i];
+		if (s->src)
+			continue;
+		const struct sf_file *f = file_of(op->r->ckpt, s->key);
+		s->src = sf_open_files_get(op->r->files, s->key);
+		if (s->src)
+			continue;
+		if (f->missing) {
+			uint32_t k = 0;
+			while (op->items.at[k].source != i)
+				k++;
+			sf_fail(&op->err, -EIO, "item at %llu: file '%s' is missing",
+			        (unsigned long long)op->items.at[k].off, f->name);
+			return sf_op_fail_item(op, &op->items.at[k], -EIO);
+		}
+		if (!op->may_wait)
+			return -EAGAIN; /* opening may wait, on a network file system for long */
+		n++;
+	}
+	if (!n)
+		return 0;
+	op->opens = sf_alloc_array(n, sizeof(*op->opens));
+	if (!op->opens)
+		return sf_fail(&op->err, -ENOMEM, "no memory to open %u files", n);
+	sf_op_async_begin(op);
+	n = 0;
+	/* a task writes its own source's place only; which were missing is told before any of them
+	 * runs */
+	for (uint32_t i = 0; i < op->sources.n; i++)
+		if (!op->sources.at[i].src)
+			op->opens[n++] = (struct sf_op_open){ .task = { .run = open_task },
+				                              .op = op,
+				                              .source = i };
+	atomic_fetch_add_explicit(&op->pending, n, memory_order_relaxed);
+	for (uint32_t i = 0; i < n; i++)
+		sf_thread_pool_submit(op->r->io->pool, &op->opens[i].task);
+	return sf_op_async_end(op);
+}

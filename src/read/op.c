@@ -1,0 +1,195 @@
+#include "config.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+
+#include "base/mem.h"
+#include "read/made.h"
+#include "read/op.h"
+
+#define FREE_OPS 32
+#define KEEP_BUF (8u << 20) /* a larger buffer is not kept for the next read */
+#define KEEP_ELEMS 65536    /* nor is a longer array */
+
+void sf_op_let_batch_go(struct sf_op *op)
+{
+	for (uint32_t i = 0; i < op->items.n; i++)
+		sf_cached_unref(op->r->items, op->items.at[i].mem);
+	for (uint32_t i = 0; i < op->sources.n; i++)
+		sf_source_unref(op->sources.at[i].src);
+	op->items.n = op->sources.n = 0;
+	op->last_source = 0;
+	sf_op_give_files(op);
+	free(op->head);
+	sf_op_holds(op, -(int64_t)op->head_cap);
+	free(op->opens);
+	if (op->waits) { /* whoever cancels it now must not find them */
+		pthread_mutex_lock(&op->m);
+		op->waits_for_item = NULL;
+		pthread_mutex_unlock(&op->m);
+	}
+	free(op->waits);
+	op->head = NULL;
+	op->head_cap = 0;
+	op->opens = NULL;
+	op->waits = NULL;
+}
+
+static void reset(struct sf_op *op)
+{
+	sf_op_let_batch_go(op);
+	for (size_t i = 0; i < op->leases.n; i++)
+		sf_lease_release(&op->leases.at[i].lease);
+	for (size_t i = 0; op->parts.nsources && i < op->parts.list.n; i++)
+		sf_source_unref(op->parts.list.at[i].src);
+	op->parts.nsources = 0;
+	op->nlent = 0;
+	op->leases.n = op->iovs.n = op->parts.list.n = op->chunks.n = op->pieces.n = 0;
+	sf_coalesce_reset(&op->co);
+	sf_op_count_scratch(op);
+	sf_op_holds(op, -(int64_t)op->literal.cap);
+	sf_buf_release(&op->literal);
+	sf_cached_unref(op->r->items, op->made_item);
+	op->made_item = NULL;
+	if (op->made)
+		op->made->ops->unref(op->made);
+	op->made = NULL;
+	op->parts.at = op->parts.cast_bytes = 0;
+	op->part_at = op->chunk_at = op->chunk_first = 0;
+	op->part_begun = op->alone = false;
+	op->failed = 0;
+	op->nreqs = 0;
+	op->dst = NULL;
+	op->rd = NULL;
+	if (op->buf_cap + op->cast_cap > KEEP_BUF || op->kind != SF_BUDGET_BUFFER)
+		sf_op_free_buffers(op);
+	sf_op_set_kind(op, SF_BUDGET_BUFFER);
+	sf_op_settle(op);
+	if (op->parts.list.cap > KEEP_ELEMS)
+		sf_part_list_release(&op->parts.list);
+	if (op->chunks.cap > KEEP_ELEMS)
+		sf_u32s_release(&op->chunks);
+	if (op->pieces.cap > KEEP_ELEMS)
+		sf_pieces_release(&op->pieces);
+}
+
+static void granted(struct sf_budget_wait *w)
+{
+	struct sf_op *op = (struct sf_op *)((char *)w - offsetof(struct sf_op, buffers));
+
+	op->charged += w->bytes;
+	sf_op_go_on_later(op);
+}
+
+/* The buffers of a read that may wait, as many as it can need. */
+int sf_op_take_buffers(struct sf_op *op)
+{
+	uint64_t want = op->holds, cast = op->parts.cast_bytes;
+
+	if (!op->may_wait || !op->parts.list.n)
+		return 0;
+	if (!op->dst && op->buf_cap < op->len)
+		want += sf_op_rounded(op->len) - op->buf_cap;
+	if (op->cast_cap < cast)
+		want += sf_op_rounded(cast) - op->cast_cap;
+	if (want <= op->charged)
+		return 0;
+	op->buffers = (struct sf_budget_wait){ .kind = op->kind,
+		                               .bytes = want - op->charged,
+		                               .holds = op->charged,
+		                               .granted = granted };
+	if (sf_budget_take(op->r->io->budget, op->kind, op->buffers.bytes)) {
+		op->charged = want;
+		return 0;
+	}
+	pthread_mutex_lock(&op->m);
+	op->waits_for_buffers = true;
+	pthread_mutex_unlock(&op->m);
+	atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
+	sf_budget_queue(op->r->io->budget, &op->buffers);
+	sf_op_cancel_late(op);
+	sf_op_unref(op);
+	return SF_STEP_PARKED;
+}
+
+void sf_op_free(struct sf_op *op)
+{
+	reset(op);
+	sf_op_free_buffers(op);
+	sf_part_list_release(&op->parts.list);
+	sf_op_leases_release(&op->leases);
+	sf_iovs_release(&op->iovs);
+	sf_u32s_release(&op->chunks);
+	sf_op_sources_release(&op->sources);
+	sf_op_items_release(&op->items);
+	sf_pieces_release(&op->pieces);
+	sf_coalesce_release(&op->co);
+	sf_op_count_scratch(op);
+	sf_op_settle(op);
+	free(op->reqs);
+	pthread_mutex_destroy(&op->m);
+	free(op);
+}
+
+/* An op from the free list, the one used last: its buffer is still in a cache. */
+struct sf_op *sf_op_get(struct sf_reader *r)
+{
+	struct sf_op *op;
+
+	pthread_mutex_lock(&r->locked.m);
+	op = r->locked.free;
+	if (op) {
+		r->locked.free = op->next;
+		r->locked.nfree--;
+		r->locked.free_bytes -= op->holds;
+	}
+	r->locked.live++;
+	pthread_mutex_unlock(&r->locked.m);
+	if (!op) {
+		op = calloc(1, sizeof(*op));
+		if (!op) {
+			pthread_mutex_lock(&r->locked.m);
+			if (--r->locked.live == 0)
+				pthread_cond_broadcast(&r->locked.all_idle);
+			pthread_mutex_unlock(&r->locked.m);
+			return NULL;
+		}
+		op->r = r;
+		pthread_mutex_init(&op->m, NULL);
+	}
+	op->next = op->prev = NULL;
+	atomic_store_explicit(&op->claimed, false, memory_order_relaxed);
+	op->may_wait = false;
+	return op;
+}
+
+static void op_put(struct sf_op *op)
+{
+	struct sf_reader *r = op->r;
+	bool keep;
+
+	reset(op);
+	pthread_mutex_lock(&r->locked.m);
+	keep = r->locked.nfree < FREE_OPS && r->locked.free_bytes + op->holds <= r->keep_bytes;
+	if (keep) {
+		op->next = r->locked.free;
+		r->locked.free = op;
+		r->locked.nfree++;
+		r->locked.free_bytes += op->holds;
+	}
+	pthread_mutex_unlock(&r->locked.m);
+	if (!keep)
+		sf_op_free(op);
+	else if (sf_budget_wanted(r->io->budget))
+		r->reclaim.reclaim(&r->reclaim, 0); /* whoever waits has not seen this one */
+	pthread_mutex_lock(&r->locked.m);
+	if (--r->locked.live == 0)
+		pthread_cond_broadcast(&r->locked.all_idle);
+	pthread_mutex_unlock(&r->locked.m);
+}
+
+void sf_op_unref(struct sf_op *op)
+{
+	if (atomic_fetch_sub_explicit(&op->refs, 1, memory_order_acq_rel) == 1)
+		op_put(op);
+}

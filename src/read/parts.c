@@ -1,0 +1,190 @@
+#include "config.h"
+
+#include "base/mem.h"
+#include "read/op.h"
+
+/* What a view says a range of its file is made of. */
+
+int sf_parts_add(struct sf_parts *p, struct sf_part part)
+{
+	if (!part.len)
+		return 0;
+	if (part.len > p->op->len - p->at)
+		return -ERANGE;
+	part.dst = p->at;
+	p->at += part.len;
+	return sf_part_list_push(&p->list, part) < 0 ? -ENOMEM : 0;
+}
+
+/* The bytes are kept until the read has its buffer. */
+static int put_later(struct sf_parts *p, enum sf_part_kind kind, const void *at, uint64_t len)
+{
+	struct sf_op *op = p->op;
+	struct sf_part part = { .kind = kind, .len = len, .off = op->literal.len, .n = len };
+	size_t cap = op->literal.cap;
+
+	if (len > op->len - p->at)
+		return -ERANGE;
+	if (at)
+		sf_buf_add(&op->literal, at, len);
+	sf_op_holds(op, (int64_t)(op->literal.cap - cap));
+	return sf_buf_check(&op->literal) < 0 ? -ENOMEM : sf_parts_add(p, part);
+}
+
+static int put_now(struct sf_parts *p, const void *at, uint64_t len)
+{
+	uint8_t *dst;
+
+	if (len > p->op->len - p->at)
+		return -ERANGE;
+	dst = sf_op_dst(p->op);
+	if (!dst)
+		return -ENOMEM;
+	if (at)
+		memcpy(dst + p->at, at, len);
+	else
+		memset(dst + p->at, 0, len);
+	p->at += len;
+	return 0;
+}
+
+int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len)
+{
+	if (!len)
+		return 0;
+	return p->op->may_wait ? put_later(p, SF_PART_BYTES, at, len) : put_now(p, at, len);
+}
+
+int sf_parts_zeros(struct sf_parts *p, uint64_t len)
+{
+	if (!len)
+		return 0;
+	return p->op->may_wait ? put_later(p, SF_PART_ZEROS, NULL, len) : put_now(p, NULL, len);
+}
+
+/*
+ * Of integers whole elements are read, and the range is cut out of them: one whose item is lazily
+ * negated needs the bytes below for its carry, and which items are is known only from their
+ * headers.
+ */
+static bool cuts_an_integer(enum sf_dtype dtype, uint64_t off, uint64_t len)
+{
+	uint64_t elem = sf_dtype_info(dtype)->bytes;
+
+	return sf_dtype_is_int(dtype) && len && (off % elem || (off + len) % elem);
+}
+
+int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len,
+                    enum sf_dtype cast)
+{
+	const struct sf_ckpt *ckpt = p->op->r->ckpt;
+	struct sf_part part = {
+		.kind = SF_PART_TENSOR, .index = tensor, .len = len, .off = off, .n = len
+	};
+	const struct sf_tensor *t;
+
+	if (tensor >= ckpt->ntensors)
+		return -ERANGE;
+	t = &ckpt->tensor[tensor];
+	if (cast == SF_DTYPE_NONE)
+		cast = t->dtype;
+	if (cast != t->dtype ||
+	    (off <= t->bytes && len <= t->bytes - off && cuts_an_integer(t->dtype, off, len))) {
+		uint64_t to = sf_dtype_info(cast)->bytes, from = sf_dtype_info(t->dtype)->bytes,
+			 first, end;
+		if ((cast != t->dtype &&
+		     (!sf_dtype_info(cast)->is_float || !sf_dtype_info(t->dtype)->is_float)) ||
+		    off > t->bytes / from * to || len > t->bytes / from * to - off)
+			return -ERANGE;
+		first = off / to;
+		end = (off + len + to - 1) / to;
+		part.cast = (uint8_t)cast;
+		part.off = first * from;
+		part.n = (end - first) * from;
+		part.cast_at = p->cast_bytes;
+		p->cast_bytes += (part.n + 15) & ~UINT64_C(15);
+		part.cast_skip = (uint8_t)(off % to);
+	} else if (off > t->bytes || len > t->bytes - off) {
+		return -ERANGE;
+	}
+	return sf_parts_add(p, part);
+}
+
+int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t len)
+{
+	if (listed >= p->op->r->ckpt->nlisting)
+		return -ERANGE;
+	return sf_parts_add(p, (struct sf_part){ .kind = SF_PART_LISTED,
+	                                         .index = listed,
+	                                         .len = len,
+	                                         .off = off,
+	                                         .n = len });
+}
+
+int sf_parts_source(struct sf_parts *p, struct sf_source *src, uint64_t off, uint64_t len)
+{
+	int r = sf_parts_add(
+		p, (struct sf_part){
+			   .kind = SF_PART_SOURCE, .len = len, .off = off, .n = len, .src = src });
+
+	if (r >= 0 && len) {
+		sf_source_ref(src);
+		p->nsources++;
+	}
+	return r;
+}
+
+int sf_parts_object(struct sf_parts *p, uint32_t object, uint64_t off, uint64_t len)
+{
+	if (object >= p->op->r->ckpt->nobjects)
+		return -ERANGE;
+	return sf_parts_add(p, (struct sf_part){ .kind = SF_PART_OBJECT,
+	                                         .index = object,
+	                                         .len = len,
+	                                         .off = off,
+	                                         .n = len });
+}
+
+int sf_parts_object_len(struct sf_parts *p, uint32_t object)
+{
+	const struct sf_ckpt *ckpt = p->op->r->ckpt;
+	const struct sf_object *o;
+
+	if (object >= ckpt->nobjects)
+		return -ERANGE;
+	o = &ckpt->object[object];
+	if (o->place != SF_NONE && ckpt->place[o->place].transform == SF_TRANSFORM_NONE)
+		return sf_parts_bytes(p, &o->len, sizeof(o->len));
+	return sf_parts_add(
+		p, (struct sf_part){ .kind = SF_PART_OBJECT_LEN, .index = object, .len = 8 });
+}
+
+int sf_op_begin(struct sf_op *op, struct sf_read *rd)
+{
+	int r;
+
+	op->rd = rd;
+	op->off = rd->off;
+	op->len = rd->len;
+	op->to_caller = rd->buf != NULL;
+	op->parts.op = op;
+	op->dst = op->may_wait
+	                  ? NULL
+	                  : rd->buf; /* a late completion must not find the caller's memory gone */
+	op->no_room = false;
+	sf_op_set_kind(op, rd->inner ? SF_BUDGET_INNER : SF_BUDGET_BUFFER);
+	op->err.msg[0] = '\0';
+	op->bad_file = SF_NONE;
+	r = rd->emit(rd->arg, rd->off, rd->len, &op->parts, &op->err);
+	if (r < 0)
+		return op->err.msg[0]
+		               ? r
+		               : sf_fail(&op->err, r,
+		                         "a view's parts of %llu bytes at %llu were refused",
+		                         (unsigned long long)rd->len, (unsigned long long)rd->off);
+	if (op->parts.at != rd->len)
+		return sf_fail(&op->err, -EIO, "a view gave %llu of %llu bytes at %llu",
+		               (unsigned long long)op->parts.at, (unsigned long long)rd->len,
+		               (unsigned long long)rd->off);
+	return 0;
+}
