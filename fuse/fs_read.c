@@ -101,12 +101,14 @@ static void parked_done(struct sf_read *rd, int r)
 	parked_unref(p);
 }
 
-static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, uint64_t off, uint64_t len)
+/* Goes on with @rd, which is moved to where completions find it. */
+static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct sf_read *rd)
 {
 	struct sf_parked *p = calloc(1, sizeof(*p));
 	bool ending = false;
 
 	if (!p) {
+		sf_read_release(rd);
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
@@ -115,12 +117,9 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, uint64_t
 	p->req = req;
 	p->slot = sf_slot_ref(&fs->slots, h->slot);
 	p->file = sf_vfile_ref(h->file);
-	p->rd = (struct sf_read){ .emit = sf_vfile_emit,
-		                  .arg = h->file,
-		                  .off = off,
-		                  .len = len,
-		                  .done = parked_done,
-		                  .priv = p };
+	p->rd = *rd;
+	p->rd.done = parked_done;
+	p->rd.priv = p;
 
 	pthread_mutex_lock(&fs->locked.m);
 	ending = fs->locked.ending;
@@ -134,6 +133,7 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, uint64_t
 	pthread_mutex_unlock(&fs->locked.m);
 	if (ending) {
 		fuse_reply_err(req, EIO);
+		sf_read_release(&p->rd);
 		sf_vfile_unref(p->file);
 		sf_slot_unref(&fs->slots, p->slot);
 		free(p);
@@ -143,7 +143,7 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, uint64_t
 	/* before submit, which may reply and end req; an interrupt that comes in between finds
 	 * nothing to cancel yet */
 	fuse_req_interrupt_func(req, interrupted, p);
-	sf_read_submit(p->slot->s->reader, &p->rd);
+	sf_read_park(p->slot->s->reader, &p->rd);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&p->interrupted))
 		sf_read_cancel(p->slot->s->reader, &p->rd);
@@ -175,10 +175,9 @@ void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	atomic_fetch_add_explicit(&c->read_bytes, len, memory_order_relaxed);
 
 	struct sf_read rd = { .emit = sf_vfile_emit, .arg = h->file, .off = at, .len = len };
-	int r = sf_read_try(h->slot->s->reader, &rd);
+	int r = sf_read_start(h->slot->s->reader, &rd);
 	if (r == -EAGAIN) {
-		sf_read_release(&rd);
-		park(fs, req, h, at, len);
+		park(fs, req, h, &rd);
 		return;
 	}
 	reply(fs, req, &rd, r);

@@ -6,6 +6,7 @@ SF_SOURCES_BASE = \
 	%D%/base/buf.c \
 	%D%/base/columns.c \
 	%D%/base/denied.c \
+	%D%/base/deadline.c \
 	%D%/base/error.c \
 	%D%/base/escape.c \
 	%D%/base/glob.c \
@@ -129,6 +130,7 @@ SF_SOURCES_READ = \
 	%D%/read/plan_left.c \
 	%D%/read/plan_pieces.c \
 	%D%/read/plan_range.c \
+	%D%/read/read.c \
 	%D%/read/reader.c \
 	%D%/read/steps.c \
 	%D%/read/whole_items.c

@@ -3,7 +3,7 @@
 #include "base/mem.h"
 #include "read/op.h"
 
-/* The wave's number of the file; that of the next source when it has none of this file yet. */
+/* The batch's number of the file; that of the next source when it has none of this file yet. */
 static uint32_t find_source(struct sf_op *op, uint32_t key, const struct sf_source *given)
 {
 	const struct sf_op_sources *v = &op->sources;
@@ -16,13 +16,13 @@ static uint32_t find_source(struct sf_op *op, uint32_t key, const struct sf_sour
 	return n;
 }
 
-/* Adds one item; 1: the wave is full. A source comes with its first item: none is without. @given:
+/* Adds one item; 1: the batch is full. A source comes with its first item: none is without. @given:
  * a part's own, which is open. */
 static int add_item_of(struct sf_op *op, struct sf_op_item item, uint32_t key,
                        struct sf_source *given)
 {
 	item.source = find_source(op, key, given);
-	if (op->items.n >= SF_OP_ITEMS || item.source >= op->r->wave_files)
+	if (op->items.n >= SF_OP_ITEMS || item.source >= op->r->batch_files)
 		return 1;
 	if (item.source == op->sources.n) {
 		if (sf_op_sources_push(&op->sources, (struct sf_op_source){ key, given }) < 0)
@@ -91,7 +91,7 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 	return add_item(op, item, place->file);
 }
 
-/* 1: the wave is full, the part goes on in the next. */
+/* 1: the batch is full, the part goes on in the next. */
 static int add_tensor(struct sf_op *op, const struct sf_part *part)
 {
 	const struct sf_tensor *t = &op->r->ckpt->tensor[part->index];
@@ -166,12 +166,13 @@ static int add_listed(struct sf_op *op, const struct sf_part *part)
 	return add_item(op, item, ckpt->nfiles + part->index);
 }
 
-/* The next items, as many as one wave takes. None: the read has all its bytes. */
+/* The next items, as many as one batch takes. None: the read has all its bytes. */
 int sf_op_next_batch(struct sf_op *op)
 {
 	int r = 0;
 
 	sf_op_let_batch_go(op);
+	op->lease0 = op->leases.n;
 
 	for (; op->part_at < op->parts.list.n && r == 0; op->part_at += r == 0) {
 		const struct sf_part *part = &op->parts.list.at[op->part_at];

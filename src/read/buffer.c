@@ -106,8 +106,23 @@ static uint8_t *buffer(struct sf_op *op, uint64_t len, uint8_t **buf, size_t *ca
 uint8_t *sf_op_dst(struct sf_op *op)
 {
 	if (!op->dst)
-		op->dst = buffer(op, op->len, &op->buf, &op->buf_cap);
+		op->dst = op->caller ? op->caller : buffer(op, op->len, &op->buf, &op->buf_cap);
 	return op->dst;
+}
+
+int sf_op_leave_caller(struct sf_op *op)
+{
+	const uint8_t *from = op->caller && op->dst == op->caller ? op->caller : NULL;
+
+	op->caller = NULL; /* a late completion must not find it gone */
+	if (!from)
+		return 0;
+	op->dst = NULL;
+	if (!sf_op_dst(op))
+		return -ENOMEM;
+	memcpy(op->dst, from, op->len);
+	sf_coalesce_move(&op->co, from, op->len, op->dst);
+	return 0;
 }
 
 uint8_t *sf_op_cast_buf(struct sf_op *op)

@@ -329,3 +329,19 @@ void sf_range_scatter(const struct sf_coalesce *c, const struct sf_range *r)
 		}
 	}
 }
+
+static bool within(const void *at, const uint8_t *from, uint64_t len)
+{
+	return (uintptr_t)at - (uintptr_t)from < len;
+}
+
+void sf_coalesce_move(struct sf_coalesce *c, const uint8_t *from, uint64_t len, uint8_t *to)
+{
+	for (size_t i = 0; i < c->iovs.n; i++)
+		if (within(c->iovs.at[i].iov_base, from, len))
+			c->iovs.at[i].iov_base =
+				to + ((const uint8_t *)c->iovs.at[i].iov_base - from);
+	for (size_t i = 0; i < c->scatters.n; i++)
+		if (within(c->scatters.at[i].dst, from, len))
+			c->scatters.at[i].dst = to + (c->scatters.at[i].dst - from);
+}

@@ -60,7 +60,9 @@ int sf_coalesce_finish(struct sf_coalesce *c); /* gives spans and gaps their mem
                                                   before the requests go out */
 void sf_range_scatter(const struct sf_coalesce *c,
                       const struct sf_range *r); /* when its bytes are there */
-void sf_coalesce_reset(struct sf_coalesce *c);   /* empty again, memory kept within reason */
+/* What was to go to the @len bytes at @from goes to @to instead. */
+void sf_coalesce_move(struct sf_coalesce *c, const uint8_t *from, uint64_t len, uint8_t *to);
+void sf_coalesce_reset(struct sf_coalesce *c); /* empty again, memory kept within reason */
 void sf_coalesce_release(struct sf_coalesce *c);
 
 #endif

@@ -5,7 +5,7 @@
 
 /*
  * What reads under way hold open beside the LRU. Where all files fit the LRU none ever falls out of
- * it, so nothing is counted. Where they do not, a wave takes room for its files before it opens
+ * it, so nothing is counted. Where they do not, a batch takes room for its files before it opens
  * them and gives it back when it lets them go: it never waits for room while it has some, so whose
  * turn it is comes to an end.
  */
@@ -14,7 +14,8 @@ void sf_fd_budget_init(struct sf_reader *r)
 {
 	uint64_t keys = (uint64_t)r->ckpt->nfiles + r->ckpt->nlisting;
 
-	r->room = keys <= r->io->max_open ? UINT32_MAX : SF_MAX(r->io->max_open / 2, r->wave_files);
+	r->room =
+		keys <= r->io->max_open ? UINT32_MAX : SF_MAX(r->io->max_open / 2, r->batch_files);
 	r->locked.last_wants_room = &r->locked.wants_room;
 }
 

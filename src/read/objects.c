@@ -92,10 +92,10 @@ static int read_long(struct sf_reader *rdr,
 			                  .priv = s };
 		s->all = all;
 		s->done = false;
-		r = sf_read_try(rdr, &s->rd);
+		r = sf_read_start(rdr, &s->rd);
 		if (r == -EAGAIN) {
 			s->used = true;
-			sf_read_submit(rdr, &s->rd);
+			sf_read_park(rdr, &s->rd);
 			r = 0;
 			continue;
 		}

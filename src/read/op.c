@@ -35,6 +35,18 @@ void sf_op_let_batch_go(struct sf_op *op)
 	op->waits = NULL;
 }
 
+void sf_op_drop_batch(struct sf_op *op)
+{
+	if (op->items.n)
+		sf_op_cut_batch(op, 0);
+	for (; op->leases.n > op->lease0; op->leases.n--) {
+		struct sf_op_lease *l = &op->leases.at[op->leases.n - 1];
+		op->nlent -= (uint32_t)l->count;
+		sf_lease_release(&l->lease);
+	}
+	sf_op_let_batch_go(op);
+}
+
 static void reset(struct sf_op *op)
 {
 	sf_op_let_batch_go(op);
@@ -59,7 +71,8 @@ static void reset(struct sf_op *op)
 	op->part_begun = op->alone = false;
 	op->failed = 0;
 	op->nreqs = 0;
-	op->dst = NULL;
+	op->dst = op->caller = NULL;
+	op->lease0 = 0;
 	op->rd = NULL;
 	if (op->buf_cap + op->cast_cap > KEEP_BUF || op->kind != SF_BUDGET_BUFFER)
 		sf_op_free_buffers(op);
@@ -81,18 +94,30 @@ static void granted(struct sf_budget_wait *w)
 	sf_op_go_on_later(op);
 }
 
-/* The buffers of a read that may wait, as many as it can need. */
-int sf_op_take_buffers(struct sf_op *op)
+/* What its buffers take in all, as many as it can need. */
+static uint64_t buffers_of(const struct sf_op *op)
 {
 	uint64_t want = op->holds, cast = op->parts.cast_bytes;
 
-	if (!op->may_wait || !op->parts.list.n)
+	if (!op->parts.list.n)
 		return 0;
 	if (!op->dst && op->buf_cap < op->len)
 		want += sf_op_rounded(op->len) - op->buf_cap;
 	if (op->cast_cap < cast)
 		want += sf_op_rounded(cast) - op->cast_cap;
-	if (want <= op->charged)
+	return want;
+}
+
+bool sf_op_wants_buffers(const struct sf_op *op)
+{
+	return buffers_of(op) > op->charged;
+}
+
+int sf_op_take_buffers(struct sf_op *op)
+{
+	uint64_t want = buffers_of(op);
+
+	if (!op->may_wait || want <= op->charged)
 		return 0;
 	op->buffers = (struct sf_budget_wait){ .kind = op->kind,
 		                               .bytes = want - op->charged,
@@ -157,7 +182,7 @@ struct sf_op *sf_op_get(struct sf_reader *r)
 		op->r = r;
 		pthread_mutex_init(&op->m, NULL);
 	}
-	op->next = op->prev = NULL;
+	op->next = NULL;
 	atomic_store_explicit(&op->claimed, false, memory_order_relaxed);
 	op->may_wait = false;
 	return op;

@@ -5,13 +5,14 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/buf.h"
+#include "base/deadline.h"
 #include "read/coalesce.h"
 #include "read/item_cache.h"
 #include "read/layout.h"
 #include "read/open_files.h"
 #include "read/reader.h"
 
-#define SF_OP_ITEMS 4096 /* of one wave */
+#define SF_OP_ITEMS 4096 /* of one batch */
 #define SF_OP_LENT \
 	480 /* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
 #define SF_OP_WINDOW 64       /* requests submitted at once */
@@ -63,7 +64,7 @@ struct sf_op_item {
 	uint8_t form, transform;
 	bool known; /* the layout is */
 	bool slow;  /* only the central directory tells */
-	bool again; /* it went back to wait its turn for memory: not in this wave */
+	bool again; /* it went back to wait its turn for memory: not in this batch */
 	uint64_t off, len;
 	struct sf_item_layout layout;
 	const struct sf_cached *mem; /* decoded, or a blob's header */
@@ -129,13 +130,14 @@ struct sf_op {
 	struct sf_read *rd;    /* only whoever claimed the op may look at it after it was parked */
 	_Atomic uint32_t refs; /* the sf_read's, and the steps' while submitted */
 	_Atomic bool claimed;  /* whoever sets it calls done */
-	bool may_wait;         /* submitted */
+	bool may_wait;         /* parked */
 	bool to_caller;        /* the result goes to the caller's buffer: nothing is lent */
 
 	uint64_t off, len;
-	uint8_t *dst; /* where byte 0 of the read goes: own, or the caller's buffer when nothing can
-	                 be late */
-	/* own memory (read_buffer.c), kept for the next read */
+	uint8_t *dst;    /* where byte 0 of the read goes: own, or the caller's buffer until it is
+	                    parked; NULL: nothing has been put there */
+	uint8_t *caller; /* the caller's buffer, until it is parked; NULL: there is none */
+	/* own memory (buffer.c), kept for the next read */
 	enum sf_budget_kind kind; /* what it is charged as */
 	uint64_t holds, charged;  /* bytes: there; taken from the budget, never less */
 	uint8_t *buf, *cast_buf;
@@ -151,16 +153,17 @@ struct sf_op {
 	const struct sf_cached *made_item;
 	struct sf_op_leases leases;
 	uint32_t nlent;      /* runs of them */
+	size_t lease0;       /* of leases: the batch's first */
 	struct sf_iovs iovs; /* the result */
 
-	/* where the next wave begins */
+	/* where the next batch begins */
 	size_t part_at, chunk_at;
 	size_t chunk_first; /* where a part that is begun anew goes on */
 	bool part_begun;
-	bool alone; /* the next wave's first item that is not there is asked for without others */
+	bool alone; /* the next batch's first item that is not there is asked for without others */
 	struct sf_u32s chunks; /* of that part */
 
-	/* the wave: items of at most so many files */
+	/* the batch: items of at most so many files */
 	enum sf_op_state state;
 	struct sf_op_sources sources;
 	uint32_t last_source;
@@ -173,7 +176,7 @@ struct sf_op {
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
 	struct sf_task slow;
-	uint32_t held; /* files of the wave that room was taken for; 0: none, or not counted */
+	uint32_t held; /* files of the batch that room was taken for; 0: none, or not counted */
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
 	pthread_mutex_t m;        /* guards the five below: completions and cancelling meet there */
@@ -186,11 +189,9 @@ struct sf_op {
 	uint32_t bad_file; /* that err is about: as sf_read.file */
 
 	/* the reader's, under its lock */
-	struct sf_op *prev, *next;
+	struct sf_op *next;
 	struct sf_op *next_wants_room;
-	bool listed;
-	int why; /* -ETIMEDOUT or -ECANCELED */
-	uint64_t deadline_ns;
+	struct sf_deadline deadline;
 };
 
 struct sf_reader {
@@ -201,26 +202,26 @@ struct sf_reader {
 	struct sf_layouts *layouts;
 	struct sf_open_files *files;
 	struct sf_item_cache *items;
-	uint32_t wave_files; /* files one read holds open at once */
+	uint32_t batch_files; /* files one read holds open at once */
 	uint32_t room; /* files all of them hold beside the LRU; UINT32_MAX: all fit the LRU */
 	uint64_t keep_bytes;   /* of buffers in free ops */
 	_Atomic uint64_t made; /* numbers of sf_made */
 	struct sf_budget_reclaim reclaim;
 	struct {
 		pthread_mutex_t m;
-		pthread_cond_t timer_wakes, all_idle;
+		pthread_cond_t all_idle;
 		struct sf_op *free;
 		unsigned nfree;
 		size_t free_bytes;
 		unsigned live;                               /* ops that are not in the free list */
-		struct sf_op *first, *last;                  /* submitted ones by deadline */
 		uint32_t held;                               /* of room */
 		struct sf_op *wants_room, **last_wants_room; /* that wait for some, in order */
-		bool timer_runs, ending;
-		bool canceling; /* the end has begun: reads of what a view makes end at once */
+		bool ending; /* reads of what a view makes end at once */
 	} locked;
-	pthread_t timer;
 };
+
+/* read.c */
+void sf_read_resume(struct sf_op *op); /* after the last completion */
 
 /* steps.c */
 void sf_op_steps_begin(struct sf_op *op); /* from the first one on */
@@ -238,11 +239,16 @@ void sf_op_unref(struct sf_op *op);
 void sf_op_free(struct sf_op *op);
 int sf_op_take_buffers(struct sf_op *op);
 void sf_op_let_batch_go(struct sf_op *op);
+bool sf_op_wants_buffers(const struct sf_op *op); /* more than it has? */
+/* The batch is begun anew by the next step: its items, files and leases go. */
+void sf_op_drop_batch(struct sf_op *op);
 
 /* buffer.c: the read's own memory */
 uint8_t *sf_op_dst(struct sf_op *op); /* NULL: no memory, or no_room */
 uint8_t *sf_op_cast_buf(struct sf_op *op);
-uint64_t sf_op_rounded(uint64_t len);             /* bytes that a buffer of @len takes */
+int sf_op_leave_caller(
+	struct sf_op *op);            /* what is in the caller's buffer moves to its own; -ENOMEM */
+uint64_t sf_op_rounded(uint64_t len); /* bytes that a buffer of @len takes */
 void sf_op_holds(struct sf_op *op, int64_t more); /* bytes more than it did, or fewer */
 void sf_op_settle(struct sf_op *op);              /* gives back what was taken and is not held */
 void sf_op_set_kind(struct sf_op *op, enum sf_budget_kind kind);

@@ -8,7 +8,7 @@
 
 /*
  * Keyed by a number the caller chooses. A source that a read holds stays open when it falls out:
- * what is open at once is at most the limit and what the reads under way hold (read_room.c). Threads: all
+ * what is open at once is at most the limit and what the reads under way hold (fd_budget.c). Threads: all
  * functions, any number of calls at once. No I/O happens under the lock.
  */
 struct sf_open_files;

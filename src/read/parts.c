@@ -168,9 +168,8 @@ int sf_op_begin(struct sf_op *op, struct sf_read *rd)
 	op->len = rd->len;
 	op->to_caller = rd->buf != NULL;
 	op->parts.op = op;
-	op->dst = op->may_wait
-	                  ? NULL
-	                  : rd->buf; /* a late completion must not find the caller's memory gone */
+	op->dst = NULL;
+	op->caller = op->may_wait ? NULL : rd->buf;
 	op->no_room = false;
 	sf_op_set_kind(op, rd->inner ? SF_BUDGET_INNER : SF_BUDGET_BUFFER);
 	op->err.msg[0] = '\0';

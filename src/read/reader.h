@@ -40,7 +40,7 @@ struct sf_read {
 	uint64_t off, len;
 	bool inner;        /* for what a view makes (made.h): its buffers are charged as that's */
 	void *buf;         /* NULL: the reader's own buffer and leases; else all bytes are put here and iov is that */
-	void (*done)(struct sf_read *rd, int r); /* for submit: once, any thread, no lock held */
+	void (*done)(struct sf_read *rd, int r); /* for park: once, any thread, no lock held */
 	/* the result when r == 0: sums to len; valid until sf_read_release */
 	struct iovec *iov;
 	int niov;
@@ -50,14 +50,20 @@ struct sf_read {
 	struct sf_op *_Atomic op; /* the reader's; NULL before the first call */
 };
 
-/* 0: answered; -EAGAIN: would wait (nothing is kept: call submit); else an error. Never waits on I/O. */
-int sf_read_try(struct sf_reader *r, struct sf_read *rd);
-/* Starts; done is called when all bytes are there, or failed, or the deadline passed, or it was cancelled. @rd stays the caller's. */
-void sf_read_submit(struct sf_reader *r, struct sf_read *rd);
+/*
+ * sf_read_start - all that can be done without waiting, in this thread.
+ *
+ * 0: answered. -EAGAIN: it would wait, and keeps what it has: sf_read_park goes on with it, sf_read_release gives it up. The caller may
+ * move @rd in between, to where a completion finds it. Else an error.
+ */
+int sf_read_start(struct sf_reader *r, struct sf_read *rd);
+/* Goes on with a read that was started, or starts one. done is called when all bytes are there, or failed, or the deadline passed, or it
+ * was cancelled, maybe before this returns. @rd stays the caller's, where it is. */
+void sf_read_park(struct sf_reader *r, struct sf_read *rd);
 void sf_read_cancel(struct sf_reader *r, struct sf_read *rd); /* done still comes, soon, with -ECANCELED unless it was finished;
                                                                  not from within cancel: the caller may hold a lock */
 void sf_read_release(struct sf_read *rd);                     /* after the result was used (or failed); buf of the caller stays */
-int sf_read_wait(struct sf_reader *r, struct sf_read *rd);    /* try, else submit and wait */
+int sf_read_wait(struct sf_reader *r, struct sf_read *rd);    /* start, else park and wait */
 
 /* Shorthands that wait. */
 int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len, struct sf_error *err);

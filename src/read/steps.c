@@ -3,21 +3,26 @@
 #include "base/mem.h"
 #include "read/op.h"
 
+/* clang-format off */
 /*
  * A read, state by state: what is done in it, and where it goes on. No other file sets op->state.
  *
- *     BUFFERS -> MADE -> COPY_MADE -> BATCH ----------------------------------------> FINISH ->
- * DONE |  ^  no item is left v  `---------------------------------. FILES -> OPEN -> HEADERS ->
- * HEADER_IO -> PARSE -> SLOW        | ^ |                   |        ^          | |
- * `-------------------|--------\'          |
- *                                 `---------------------\'  v               |
- *                                  CACHE -> CACHED -> PIECES -> IO -> SETTLE
- *                                              `-> BATCH (it was cut)
+ *	BUFFERS     memory for the result; a read that may wait waits for it first
+ *	MADE        what the view makes (value.json), COPY_MADE: to its place
+ *	BATCH       the next items, at most so many of at most so many files; none: FINISH
+ *	FILES       room for that many open files, OPEN: they are opened
+ *	HEADERS     of items whose layout is not known: HEADER_IO fetches, PARSE reads them, again where
+ *	            they are longer; SLOW: those that only the archive's directory tells
+ *	CACHE       items that are taken whole (zstd, blobs): asked for; CACHED: they are there, or the
+ *	            batch was cut to nothing: BATCH
+ *	PIECES      copies and requests; lent at once where that can be
+ *	IO          all requests
+ *	SETTLE      spans are scattered, signs flipped, files checked; then the next BATCH
+ *	FINISH      casts; DONE
  *
- * A batch is what one round of requests is for: at most so many items, of at most so many files.
- * What would wait parks: a completion, on whatever thread, goes on in the state that was set
- * before.
+ * What would wait parks: a completion, on whatever thread, goes on in the state that was set before.
  */
+/* clang-format on */
 static const struct state {
 	int (*run)(struct sf_op *op);
 	enum sf_op_state next;
@@ -61,6 +66,8 @@ int sf_op_steps(struct sf_op *op)
 		if (!s->again)
 			op->state = s->next;
 		r = s->run(op);
+		if (r == -EAGAIN) /* it may not wait: this step is the first when it may */
+			op->state = (enum sf_op_state)(s - states);
 		if (r < 0 || r == SF_STEP_PARKED)
 			return r;
 		if (r == SF_STEP_OTHER)

@@ -95,7 +95,8 @@ static int take_cached(struct sf_op *op, uint32_t *ret, uint32_t *ret_n)
 			continue;
 		if (first == SF_NONE) {
 			want = cache_want(op, item);
-			item->mem = sf_item_cache_get(op->r->items, &want);
+			if (!item->mem) /* an earlier try has it */
+				item->mem = sf_item_cache_get(op->r->items, &want);
 			first = item->mem ? SF_NONE : i;
 		}
 		n += first != SF_NONE;
@@ -121,7 +122,7 @@ static enum sf_cache_load load(struct sf_op *op, struct sf_op_wait *w, bool may_
 }
 
 /*
- * A read waits its turn for an item only while it holds none, and asks for no other: so the wave
+ * A read waits its turn for an item only while it holds none, and asks for no other: so the batch
  * ends where there is no room for the next one at once. One item it always gets.
  */
 int sf_op_ask_cache(struct sf_op *op)
@@ -229,7 +230,7 @@ static int blob_layout(struct sf_op *op, struct sf_op_item *item)
 	return sf_op_publish(op, item, &head);
 }
 
-/* The wave ends before an item that needs more memory than there was. true: nothing is left of it.
+/* The batch ends before an item that needs more memory than there was. true: nothing is left of it.
  */
 static bool cut_again(struct sf_op *op)
 {

@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/deadline.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "store/store.h"
@@ -19,7 +20,7 @@
 #define LEAVE_MS 1000 /* that reads given up get to end in */
 
 /* Half of what the process may open, and half as many that reads under way hold beside them
- * (read_room.c): sockets, targets and the rest of the program want some too. */
+ * (read/fd_budget.c): sockets, targets and the rest of the program want some too. */
 static unsigned open_default(void)
 {
 	struct rlimit lim;
@@ -42,6 +43,8 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 	io->trace_fd = -1;
 	r = sf_budget_new(MEMORY_DEFAULT, &io->budget, err);
 	if (r >= 0)
+		r = sf_deadlines_new(&io->deadlines, err);
+	if (r >= 0)
 		r = sf_thread_pool_new(threads, &io->pool, err);
 	if (r >= 0)
 		r = sf_thread_pool_new(WORK_THREADS, &io->work, err);
@@ -60,7 +63,9 @@ void sf_io_release(struct sf_io *io)
 	sf_thread_pool_free(io->make);
 	sf_thread_pool_free(io->work);
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
+	sf_deadlines_free(io->deadlines);
 	sf_budget_free(io->budget);
 	io->work = io->make = io->pool = NULL;
 	io->budget = NULL;
+	io->deadlines = NULL;
 }

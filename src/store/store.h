@@ -11,6 +11,7 @@
 
 struct sf_source;
 struct sf_thread_pool;
+struct sf_deadlines;
 
 /* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size is beside it. */
 struct sf_version {
@@ -41,6 +42,7 @@ struct sf_io {
 	struct sf_thread_pool *work; /* for work that waits on pool: headers that are hard to read. A task of it never waits for a read */
 	unsigned max_open;           /* files kept open (also mappings); reads under way hold at most half as many beside them */
 	struct sf_thread_pool *make; /* for what views make of objects: waits on pool, and for the budget */
+	struct sf_deadlines *deadlines; /* of reads that wait */
 	struct sf_budget *budget;    /* of bytes beyond loaded metadata: --memory */
 	unsigned timeout_ms;         /* a read's deadline; 0: none */
 	int trace_fd;                /* SF_TRACE: a JSON line per source read; -1: none. The program opens and closes it */

@@ -86,9 +86,9 @@ int sf_copy_out_some(struct sf_session *s, struct sf_vfile *file, uint64_t size,
 				                  .done = completed,
 				                  .priv = t };
 			next += len;
-			int now = sf_read_try(s->reader, &t->rd);
+			int now = sf_read_start(s->reader, &t->rd);
 			if (now == -EAGAIN) {
-				sf_read_submit(s->reader, &t->rd);
+				sf_read_park(s->reader, &t->rd);
 			} else {
 				t->r = now;
 				t->done = true;

@@ -234,8 +234,8 @@ static void park(struct parked *p, uint32_t tensor, void *buf)
 		                  .len = f.t[tensor].bytes,
 		                  .buf = buf,
 		                  .done = parked_done };
-	ck_assert_int_eq(sf_read_try(reader, &p->rd), -EAGAIN);
-	sf_read_submit(reader, &p->rd);
+	ck_assert_int_eq(sf_read_start(reader, &p->rd), -EAGAIN);
+	sf_read_park(reader, &p->rd);
 }
 
 START_TEST(a_stuck_source_ends_reads_at_their_deadline_and_the_rest_goes_on)
@@ -267,7 +267,7 @@ START_TEST(a_stuck_source_ends_reads_at_their_deadline_and_the_rest_goes_on)
 	for (uint32_t i = 0; i < f.ntensors; i++) {
 		struct sf_read rd = { .emit = emit_one, .arg = &i, .len = f.t[i].bytes };
 		if (f.t[i].form == FAKE_ZSTD) {
-			ck_assert_int_eq(sf_read_try(reader, &rd), 0);
+			ck_assert_int_eq(sf_read_start(reader, &rd), 0);
 			sf_read_release(&rd);
 		}
 	}

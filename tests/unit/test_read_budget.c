@@ -223,8 +223,8 @@ static void park(struct parked *p, int what)
 	p->rd = (struct sf_read){
 		.emit = emit, .arg = &p->all, .len = p->all.len, .done = parked_done
 	};
-	ck_assert_int_eq(sf_read_try(reader, &p->rd), -EAGAIN);
-	sf_read_submit(reader, &p->rd);
+	ck_assert_int_eq(sf_read_start(reader, &p->rd), -EAGAIN);
+	sf_read_park(reader, &p->rd);
 }
 static int wait_done(struct parked *p)
 {
@@ -307,7 +307,7 @@ START_TEST(a_read_of_more_items_than_fit_holds_one_at_a_time)
 		p[i].rd = (struct sf_read){
 			.emit = emit, .arg = &p[i].all, .len = all.len, .done = parked_done
 		};
-		sf_read_submit(reader, &p[i].rd);
+		sf_read_park(reader, &p[i].rd);
 	}
 	for (int i = 0; i < 8; i++) {
 		ck_assert_msg(wait_done(&p[i]) == 0, "%s", p[i].rd.err.msg);
@@ -339,7 +339,7 @@ START_TEST(items_that_need_more_than_they_began_with_come_one_after_another)
 		p[i].rd = (struct sf_read){
 			.emit = emit, .arg = &p[i].all, .len = all.len, .done = parked_done
 		};
-		sf_read_submit(reader, &p[i].rd);
+		sf_read_park(reader, &p[i].rd);
 	}
 	for (int i = 0; i < 4; i++) {
 		ck_assert_msg(wait_done(&p[i]) == 0, "%s", p[i].rd.err.msg);
@@ -370,7 +370,7 @@ START_TEST(reads_that_hold_bytes_while_they_wait_have_their_turn)
 		p[i].rd = (struct sf_read){
 			.emit = emit, .arg = &p[i].all, .len = all.len, .done = parked_done
 		};
-		sf_read_submit(reader, &p[i].rd);
+		sf_read_park(reader, &p[i].rd);
 	}
 	for (int i = 0; i < 8; i++) {
 		ck_assert_msg(wait_done(&p[i]) == 0, "%s", p[i].rd.err.msg);
