@@ -418,7 +418,7 @@ void sf_damage_lines(struct sf_buf *out, const struct sf_catalog *c, const struc
 		sf_escape_text(out, sf_buf_cstr(&text), text.len);
 		sf_buf_byte(out, '\n');
 		if (sf_buf_check(&text) < 0)
-			out->failed = sf_buf_check(&text);
+			sf_buf_fail(out, sf_buf_check(&text));
 		sf_buf_release(&text);
 	}
 	if (n < l->n)
@@ -451,6 +451,8 @@ void sf_damage_json(struct sf_buf *out, const struct sf_catalog *c, const struct
 	sf_buf_str(out, "], \"text\": ");
 	sf_damage_text(&text, c, d);
 	sf_escape_json(out, text.len ? (const char *)text.at : "", text.len);
+	if (sf_buf_check(&text) < 0) /* what there is of it is not the text */
+		sf_buf_fail(out, sf_buf_check(&text));
 	sf_buf_release(&text);
 	sf_buf_byte(out, '}');
 }
