@@ -106,7 +106,7 @@ static void close_session(void *arg, struct sf_session *s)
 
 enum { MANY = 200 };
 
-START_TEST(many_checkpoints_of_one_process_are_read_and_given_back)
+START_TEST(many_checkpoints_of_one_process_share_its_threads_and_are_given_back)
 {
 	static const char *const names[] = { "dcp/fsdp4/ckpt", "dcp/dtypes/ckpt" };
 	struct sf_error err = SF_ERROR_INIT;
@@ -115,13 +115,14 @@ START_TEST(many_checkpoints_of_one_process_are_read_and_given_back)
 	struct sf_slots slots;
 	struct sf_io io;
 	char path[4096];
-	unsigned files = entries("/proc/self/fd");
+	unsigned threads, files = entries("/proc/self/fd");
 
 	back = 0;
 	sf_slots_init(&slots);
 	sf_session_options_init(&opt);
 	ck_assert_int_eq(sf_io_init(&io, 4, &err), 0);
 	opt.io = &io;
+	threads = entries("/proc/self/task");
 	for (unsigned i = 0; i < MANY; i++) {
 		struct sf_session *s = calloc(1, sizeof(*s));
 		ck_assert_ptr_nonnull(s);
@@ -139,6 +140,8 @@ START_TEST(many_checkpoints_of_one_process_are_read_and_given_back)
 				                             &err) == 0,
 				              "%u: %s", i, err.msg);
 	}
+	/* one for the deadlines of all */
+	ck_assert_uint_le(entries("/proc/self/task"), threads + 1);
 	for (unsigned i = 0; i < MANY; i++) {
 		sf_slots_leave(&slots, slot[i]);
 		sf_slot_unref(&slots, slot[i]);
@@ -158,7 +161,7 @@ int main(void)
 	tcase_add_test(tc, an_inode_number_says_its_slot_and_its_node);
 	tcase_add_test(tc, a_slot_that_was_left_stays_while_somebody_has_it);
 	tcase_set_timeout(tc, 30);
-	tcase_add_test(tc, many_checkpoints_of_one_process_are_read_and_given_back);
+	tcase_add_test(tc, many_checkpoints_of_one_process_share_its_threads_and_are_given_back);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
