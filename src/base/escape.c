@@ -100,6 +100,15 @@ void sf_escape_text(struct sf_buf *out, const char *s, size_t len)
 	}
 }
 
+/* \uXXXX, of a character past them two. */
+static void put_u(struct sf_buf *out, uint32_t c)
+{
+	if (c > 0xffff)
+		sf_buf_printf(out, "\\u%04x\\u%04x", 0xd7c0 + (c >> 10), 0xdc00 + (c & 0x3ff));
+	else
+		sf_buf_printf(out, "\\u%04x", c);
+}
+
 void sf_escape_json(struct sf_buf *out, const char *s, size_t len)
 {
 	static const char shorts[] = "\bb\tt\nn\ff\rr\"\"\\\\";
@@ -115,7 +124,7 @@ void sf_escape_json(struct sf_buf *out, const char *s, size_t len)
 			c = lone;
 			n = 3;
 		}
-		if (!stray && c >= 0x20 && c != '"' && c != '\\') {
+		if (!stray && !lone && c != '"' && c != '\\' && sf_char_is_shown(c)) {
 			plain += n;
 			continue;
 		}
@@ -128,9 +137,32 @@ void sf_escape_json(struct sf_buf *out, const char *s, size_t len)
 			sf_buf_byte(out, '\\');
 			sf_buf_byte(out, (uint8_t)e[1]);
 		} else {
-			sf_buf_printf(out, "\\u%04x", c);
+			put_u(out, c);
 		}
 	}
 	sf_buf_add(out, s - plain, plain);
 	sf_buf_byte(out, '"');
+}
+
+void sf_escape_json_text(struct sf_buf *out, const char *s, size_t len)
+{
+	bool in_string = false;
+	uint32_t c;
+
+	for (size_t n; len; s += n, len -= n) {
+		bool blank = *s == '\t' || *s == '\n' || *s == '\r';
+		n = sf_utf8_unit(s, len, &c);
+		if (in_string && c == '\\' && len > 1 && (uint8_t)s[1] >= 0x20 &&
+		    (uint8_t)s[1] < 0x7f) {
+			n = 2;
+			sf_buf_add(out, s, n);
+		} else if (sf_char_is_shown(c) || (blank && !in_string)) {
+			in_string ^= c == '"';
+			sf_buf_add(out, s, n);
+		} else if (in_string) {
+			put_u(out, c);
+		} else {
+			sf_buf_byte(out, ' ');
+		}
+	}
 }

@@ -30,9 +30,12 @@ bool sf_char_is_shown(uint32_t c);
 void sf_escape_text(struct sf_buf *out, const char *s, size_t len);
 /*
  * A JSON string with its quotes; bytes that are not UTF-8 as \udcXX (Python's surrogateescape), a surrogate that
- * escapes no byte (U+D800 ... U+DC7F as three bytes, which sf_surrogates_to_bytes leaves) as itself, \ud8xx.
+ * escapes no byte (U+D800 ... U+DC7F as three bytes, which sf_surrogates_to_bytes leaves) as itself, \ud8xx. What is
+ * not shown (above) as \uXXXX, so that JSON may be looked at on a terminal.
  */
 void sf_escape_json(struct sf_buf *out, const char *s, size_t len);
+/* JSON that others made, as it is but for what is not shown: \uXXXX in its strings, a blank between them. */
+void sf_escape_json_text(struct sf_buf *out, const char *s, size_t len);
 /* Does @s hold U+DC80 ... U+DCFF as three bytes (ED B2 80 ... ED B3 BF)? */
 bool sf_surrogates_any(const char *s, size_t len);
 /*

@@ -50,6 +50,8 @@ struct sf_ckpt_builder {
 	const char *last_class;          /* the subclass given last, the arena's */
 	uint32_t nmain;                  /* SF_NONE: all keys */
 	bool has_listing;
+	sf_ckpt_look *look; /* NULL: nobody does */
+	void *look_arg;
 	int failed; /* of a function that returns nothing */
 
 	/* the open tensor: the last of tensors, its columns not yet in the arena */

@@ -138,6 +138,7 @@ struct sf_file {
 	const char *name;
 	uint32_t name_len;
 	bool missing;             /* named by metadata, not in the listing */
+	const char *odd;          /* missing because it is no regular file: a message, "'x' is a fifo, …"; else NULL */
 	struct sf_objinfo info;   /* size and version at load; .name is NULL */
 };
 

@@ -165,6 +165,12 @@ int sf_ckpt_builder_listing(struct sf_ckpt_builder *b, const struct sf_objinfo *
 	return 0;
 }
 
+void sf_ckpt_builder_look(struct sf_ckpt_builder *b, sf_ckpt_look *look, void *arg)
+{
+	b->look = look;
+	b->look_arg = arg;
+}
+
 static int same_key(void *arg, uint32_t value, const char *name, size_t len)
 {
 	const struct sf_key *k = (const struct sf_key *)arg + value;

@@ -20,6 +20,10 @@ int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t le
 bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len); /* has some place */
 /* The source's files as listed (one scan), for sizes, versions, missing and truncated files, and shards/. */
 int sf_ckpt_builder_listing(struct sf_ckpt_builder *b, const struct sf_objinfo *files, size_t n, struct sf_error *err);
+/* Asked by finish about files that are not in the listing, a hundred at most: -EBADMSG, with a message, what has that name is
+ * no regular file; any other code: there is none. */
+typedef int sf_ckpt_look(void *arg, const char *file, struct sf_error *err);
+void sf_ckpt_builder_look(struct sf_ckpt_builder *b, sf_ckpt_look *look, void *arg);
 
 /*
  * A tensor, then its chunks in stored order, then the next tensor. A name that exists already is -EBADMSG.

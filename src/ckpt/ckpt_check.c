@@ -350,6 +350,8 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
 
 	if (!c->file)
 		snprintf(text, SF_ERROR_MAX, "metadata names no stored item for it");
+	else if (c->file->odd)
+		snprintf(text, SF_ERROR_MAX, "%s", c->file->odd);
 	else if (c->file->missing)
 		snprintf(text, SF_ERROR_MAX, "file '%s' is missing", c->file->name);
 	else if (strcmp(c->code, "short-item") == 0)

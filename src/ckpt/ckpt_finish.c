@@ -17,11 +17,25 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* The listing sorted, a name once; sizes and versions for the files that metadata names. */
+#define LOOKS_MAX 100
+
+/* What is there in its place, when it is no regular file. */
+static int look_at(struct sf_ckpt_builder *b, struct sf_file *f, unsigned *looks)
+{
+	struct sf_error why = SF_ERROR_INIT;
+
+	if (!b->look || ++*looks > LOOKS_MAX || b->look(b->look_arg, f->name, &why) != -EBADMSG)
+		return 0;
+	f->odd = sf_arena_strdup(&b->ckpt->arena, why.msg, strlen(why.msg));
+	return f->odd ? 0 : -ENOMEM;
+}
+
 static int resolve_files(struct sf_ckpt_builder *b, struct sf_error *err)
 {
 	struct sf_file *at = b->listing.at;
 	size_t n = 0;
 	char text[SF_ERROR_MAX];
+	unsigned looks = 0;
 
 	if (b->listing.n)
 		qsort(at, b->listing.n, sizeof(*at), compare_names);
@@ -41,6 +55,10 @@ static int resolve_files(struct sf_ckpt_builder *b, struct sf_error *err)
 			f->missing = true;
 			snprintf(text, sizeof(text),
 			         "file '%s' is named by metadata but is not there", f->name);
+			if (look_at(b, f, &looks) < 0)
+				return sf_builder_no_memory(err, b);
+			if (f->odd)
+				snprintf(text, sizeof(text), "%s", f->odd);
 			if (sf_builder_warn_file(b, (uint32_t)i, "missing-file", text) < 0)
 				return sf_builder_no_memory(err, b);
 		} else {

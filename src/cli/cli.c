@@ -157,6 +157,18 @@ static int usage(const struct sf_cmd *cmd, const struct sf_error *err)
 	return SF_EXIT_USAGE;
 }
 
+/* A full disk or a closed pipe behind our output is a failure of the verb. */
+static int end_output(int code)
+{
+	struct sf_error err = SF_ERROR_INIT;
+
+	if ((fflush(stdout) != 0 || ferror(stdout)) && code == SF_EXIT_OK) {
+		sf_fail_errno(&err, "writing to stdout");
+		return sf_cli_error(SF_EXIT_FAILED, &err);
+	}
+	return code;
+}
+
 int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 {
 	const struct sf_opt *tables[4] = { NULL };
@@ -169,7 +181,7 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 	int asks = asks_for_help(cmd, argc, argv);
 	if (asks) {
 		help_cmd(cmd, asks == 2, stdout);
-		return SF_EXIT_OK;
+		return end_output(SF_EXIT_OK);
 	}
 	void *opt = calloc(1, cmd->opt_size + 1);
 	if (!opt) {
@@ -201,11 +213,7 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 		code = usage(cmd, &err);
 	else
 		code = cmd->run(opt, &common, args, argv + 1);
-	/* a full disk or a closed pipe behind our output is a failure of the verb */
-	if ((fflush(stdout) != 0 || ferror(stdout)) && code == SF_EXIT_OK) {
-		sf_fail_errno(&err, "writing to stdout");
-		code = sf_cli_error(SF_EXIT_FAILED, &err);
-	}
+	code = end_output(code);
 	sf_common_release(&common);
 	free(opt);
 	return code;
@@ -290,7 +298,7 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 		return complete(argc - 2, argv + 2, more, nmore);
 	if (strcmp(first, "--version") == 0 || strcmp(first, "-V") == 0) {
 		printf("shardfuse %s\n", PACKAGE_VERSION);
-		return SF_EXIT_OK;
+		return end_output(SF_EXIT_OK);
 	}
 	if (strcmp(first, "--help") == 0 || strcmp(first, "-h") == 0 ||
 	    strcmp(first, "--help-all") == 0 || strcmp(first, "help") == 0) {
@@ -301,7 +309,7 @@ int sf_cli_main(int argc, char **argv, const struct sf_cmd *const *more, size_t 
 			return no_verb(argv[2], false, more, nmore);
 		else
 			help_program(more, nmore, strcmp(first, "--help-all") == 0, stdout);
-		return SF_EXIT_OK;
+		return end_output(SF_EXIT_OK);
 	}
 	if (argc < 2) {
 		help_program(more, nmore, false, stderr);

@@ -121,6 +121,31 @@ static int print_json(const struct listing *l, struct sf_error *err)
 	return r < 0 ? sf_fail(err, r, "out of memory") : 0;
 }
 
+/* Names as they are: for whom a NUL ends them, and for no terminal. */
+static int check_null(const struct listing *l, struct sf_error *err)
+{
+	if (isatty(STDOUT_FILENO))
+		return sf_fail(
+			err, -EPERM,
+			"--null prints names as they are, which may garble the terminal: "
+			"redirect it to a file (> FILE), or pipe it (| cat) to see it anyway");
+	for (uint32_t i = 0; i < l->n; i++) {
+		const struct sf_entry *e = &l->c->entry[l->entry[i]];
+		struct sf_buf name = { 0 };
+		if (!memchr(e->name, '\0', e->len))
+			continue;
+		for (uint32_t k = 0; k < SF_MIN(e->len, 200u); k++) /* as a file is called */
+			sf_buf_add(&name, e->name[k] ? &e->name[k] : "%00", e->name[k] ? 1 : 3);
+		sf_fail(err, -EINVAL,
+		        "--null: key '%s' (NUL as %%00) holds a NUL itself; --json says it as it "
+		        "is",
+		        sf_buf_cstr(&name));
+		sf_buf_release(&name);
+		return -EINVAL;
+	}
+	return 0;
+}
+
 static int list(struct listing *l, const char *pattern, struct sf_error *err)
 {
 	l->entry = sf_alloc_array(l->c->n, sizeof(*l->entry));
@@ -129,7 +154,9 @@ static int list(struct listing *l, const char *pattern, struct sf_error *err)
 	for (uint32_t i = 0; i < l->c->n; i++)
 		if (!pattern || sf_key_match(pattern, l->c->entry[i].name, l->c->entry[i].len))
 			l->entry[l->n++] = i;
-	int r = l->o->json ? print_json(l, err) : print_text(l, err);
+	int r = l->o->null && !l->o->json ? check_null(l, err) : 0;
+	if (r >= 0)
+		r = l->o->json ? print_json(l, err) : print_text(l, err);
 	if (r >= 0 && pattern && !l->n)
 		r = sf_catalog_no_key(l->c, pattern, strlen(pattern), err);
 	return r;

@@ -12,6 +12,7 @@
 #include "format/format_dir.h"
 #include "format/format_unread.h"
 #include "format/run_dir.h"
+#include "store/source.h"
 
 static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_safetensors };
 
@@ -76,6 +77,24 @@ static int refuse_megatron(struct sf_store *store, const struct listing *l, stru
 	return refuse(store, &u, err);
 }
 
+/* A file that makes a checkpoint, but is none: a fifo, say. */
+static int check_marker(struct sf_store *store, const struct listing *l, const char *marker,
+                        struct sf_error *err)
+{
+	struct sf_source *src = NULL;
+	struct sf_error why = SF_ERROR_INIT;
+
+	for (size_t i = 0; marker && i < l->others.n; i++) {
+		if (strcmp(l->others.at[i], marker) != 0)
+			continue;
+		int r = store->ops->open(store, marker, NULL, &src, &why);
+		sf_source_unref(src);
+		if (r < 0 && r != -ENOENT)
+			return sf_fail(err, r, "'%s': %s", store->source, why.msg);
+	}
+	return 0;
+}
+
 static const char *marker_of(const struct sf_format *f)
 {
 	return f->marker;
@@ -112,6 +131,11 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
 			return refuse(store, &unread, err);
 		return sf_fail(err, -ENOTSUP, "'%s': format %s is not supported by this version",
 		               store->source, format);
+	}
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++) {
+		int r = check_marker(store, l, formats[i]->marker_file, err);
+		if (r < 0)
+			return r;
 	}
 	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
 		if (formats[i]->unfinished &&

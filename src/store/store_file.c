@@ -31,7 +31,7 @@ static const char *kind_of(mode_t mode)
 	       : S_ISFIFO(mode)                 ? "a fifo"
 	       : S_ISCHR(mode) || S_ISBLK(mode) ? "a device"
 	       : S_ISSOCK(mode)                 ? "a socket"
-	                                        : "no plain file";
+	                                        : "something else";
 }
 
 static void info_from_stat(const struct stat *st, const char *name, struct sf_objinfo *ret)
@@ -60,13 +60,17 @@ static int open_plain(struct file_store *f, const char *name, const struct sf_ob
 		fd = openat(f->dir, name, O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
 	while (fd < 0 && errno == EINTR);
 	if (fd < 0 && (errno == ENXIO || errno == ENODEV))
-		return sf_fail(err, -EBADMSG, "'%s': a socket or device, not a plain file", name);
+		return sf_fail(err, -EBADMSG, "'%s' is a socket or a device, not a regular file",
+		               name);
+	if (fd < 0 && errno == ELOOP)
+		return sf_fail(err, -EBADMSG, "'%s' is a link in a circle, not a regular file",
+		               name);
 	if (fd < 0)
 		return sf_fail_errno(err, "'%s'", name);
 	if (fstat(fd, &st) != 0) {
 		r = sf_fail_errno(err, "'%s': fstat", name);
 	} else if (!S_ISREG(st.st_mode)) {
-		r = sf_fail(err, -EBADMSG, "'%s' is %s, not a plain file", name,
+		r = sf_fail(err, -EBADMSG, "'%s' is %s, not a regular file", name,
 		            kind_of(st.st_mode));
 	} else {
 		info_from_stat(&st, name, ret);

@@ -70,6 +70,16 @@ static int check_chunk(struct sf_session *s, uint32_t tensor, uint32_t i, struct
 	               why.msg[0] ? ": " : "", why.msg);
 }
 
+int sf_claims_check_tensor(struct sf_session *s, uint32_t tensor, struct sf_error *err)
+{
+	const uint32_t n = s->ckpt->tensor[tensor].nchunks;
+	int r = 0;
+
+	for (uint32_t i = 0; i < n && r >= 0; i++)
+		r = check_chunk(s, tensor, i, err);
+	return r;
+}
+
 int sf_claims_check(struct sf_session *s, const uint32_t *entries, size_t n, struct sf_error *err)
 {
 	SF_FREE bool *seen = calloc((size_t)s->ckpt->ntensors + 1, sizeof(*seen));
@@ -87,8 +97,8 @@ int sf_claims_check(struct sf_session *s, const uint32_t *entries, size_t n, str
 		if (t->flags & SF_TENSOR_DAMAGED ||
 		    (t->flags & (SF_TENSOR_HOLE | SF_TENSOR_OVERLAP)) == SF_TENSOR_HOLE)
 			r = known_damage(s->ckpt, t, err);
-		for (uint32_t i = 0; i < t->nchunks && r >= 0; i++)
-			r = check_chunk(s, tensor, i, err);
+		if (r >= 0)
+			r = sf_claims_check_tensor(s, tensor, err);
 	}
 	return r;
 }

@@ -15,5 +15,7 @@
  * Cost: a look at each chunk; one element is read of each short one.
  */
 int sf_claims_check(struct sf_session *s, const uint32_t *entries, size_t n, struct sf_error *err);
+/* The same of one tensor, but what the load found: the stored items of its chunks alone. */
+int sf_claims_check_tensor(struct sf_session *s, uint32_t tensor, struct sf_error *err);
 
 #endif

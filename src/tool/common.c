@@ -121,8 +121,10 @@ static int parse_hf_files(void *dest, const char *value, struct sf_error *err)
 	if (stat(value, &st) < 0)
 		return sf_fail_errno(err, "'%s'", value);
 	if (!S_ISDIR(st.st_mode))
-		return sf_fail(err, -ENOTDIR, "'%s' is not a directory: name the one that has "
-		               "config.json", value);
+		return sf_fail(err, -ENOTDIR,
+		               "'%s' is not a directory: name the one that has "
+		               "config.json",
+		               value);
 	o->hf_files = value;
 	return 0;
 }
@@ -229,20 +231,56 @@ static int config_line(struct sf_common *o, char *s, struct sf_error *err)
 	               (int)len, s, near);
 }
 
+#define CONFIG_MAX (1 << 20)
+
+/* All of it, NUL behind. */
+static int read_small(const char *path, char **ret, struct sf_error *err)
+{
+	FILE *f = fopen(path, "re");
+	char *text = malloc(CONFIG_MAX + 1);
+	size_t n = 0;
+	int r = 0;
+
+	if (!f)
+		r = sf_fail_errno(err, "'%s'", path);
+	else if (!text)
+		r = sf_fail(err, -ENOMEM, "'%s'", path);
+	else
+		n = fread(text, 1, CONFIG_MAX + 1, f);
+	if (r >= 0 && ferror(f)) /* a directory, for one */
+		r = sf_fail_errno(err, "'%s'", path);
+	if (r >= 0 && n > CONFIG_MAX)
+		r = sf_fail(err, -E2BIG,
+		            "'%s' has more than the %d bytes that a config file may have", path,
+		            CONFIG_MAX);
+	if (r >= 0 && memchr(text, '\0', n))
+		r = sf_fail(err, -EINVAL, "'%s' holds a NUL: it is no text", path);
+	if (f)
+		fclose(f);
+	if (r < 0) {
+		free(text);
+		return r;
+	}
+	text[n] = '\0';
+	*ret = text;
+	return 0;
+}
+
 /* Lines name=value, blanks around the = or none; # begins a comment line. Names nobody knows are an
  * error, as on the command line. */
 static int read_config(void *dest, const char *value, struct sf_error *err)
 {
-	FILE *f = fopen(value, "re");
-	char *line = NULL;
-	size_t cap = 0;
+	char *text, *next;
 	unsigned n = 0;
-	int r = 0;
+	int r = read_small(value, &text, err);
 
-	if (!f)
-		return sf_fail_errno(err, "'%s'", value);
-	while (r >= 0 && getline(&line, &cap, f) > 0) {
-		char *s = line, *e = line + strlen(line);
+	if (r < 0)
+		return r;
+	for (char *s = text; s && r >= 0; s = next) {
+		next = strchr(s, '\n');
+		char *e = next ? next : s + strlen(s);
+		next = next ? next + 1 : NULL;
+		*e = 0;
 		n++;
 		while (e > s && isspace((unsigned char)e[-1]))
 			*--e = 0;
@@ -254,10 +292,7 @@ static int read_config(void *dest, const char *value, struct sf_error *err)
 		if (r < 0)
 			r = sf_fail_ctx(err, r, "'%s' line %u", value, n);
 	}
-	if (r >= 0 && ferror(f)) /* a directory, for one */
-		r = sf_fail_errno(err, "'%s'", value);
-	free(line);
-	fclose(f);
+	free(text);
 	return r < 0 ? r : 0;
 }
 

@@ -138,7 +138,7 @@ static void put_content(struct sf_buf *out, const char *text)
 	if (!text) {
 		sf_buf_str(out, "null");
 	} else if (sf_json_parse(text, strlen(text), &j, NULL) >= 0) {
-		sf_buf_str(out, text);
+		sf_escape_json_text(out, text, strlen(text));
 		sf_json_free(j);
 	} else {
 		sf_escape_json(out, text, strlen(text));

@@ -376,7 +376,7 @@ void sf_damage_text(struct sf_buf *out, const struct sf_catalog *c, const struct
 		sf_buf_add(out, d->file->name, d->file->name_len);
 		sf_buf_str(out, ": ");
 		if (d->file->missing) {
-			sf_buf_str(out, "missing");
+			sf_buf_str(out, d->file->odd ? "not a regular file" : "missing");
 		} else if (d->need) {
 			put_number(out, d->file->info.size);
 			sf_buf_str(out, " of ");

@@ -199,6 +199,23 @@ START_TEST(terminals_get_no_control_characters)
 }
 END_TEST
 
+START_TEST(json_shows_nothing_that_a_terminal_obeys)
+{
+	/* of ours: DEL, C1, directions, a tag past 16 bits; of others: those inside strings */
+	static const char theirs[] =
+		"{\"a\xc2\x9b\\\"\x1b\": [1,\x1b\t2, \"\xe2\x80\xae\\\\\"]\x7f}";
+	struct sf_buf out = { 0 };
+
+	sf_escape_json(&out, "\x7f\xc2\x9b\xe2\x80\xae\xf3\xa0\x81\x81", 10);
+	ck_assert_str_eq(sf_buf_cstr(&out), "\"\\u007f\\u009b\\u202e\\udb40\\udc41\"");
+	sf_buf_reset(&out);
+	sf_escape_json_text(&out, theirs, sizeof(theirs) - 1);
+	ck_assert_str_eq(sf_buf_cstr(&out),
+	                 "{\"a\\u009b\\\"\\u001b\": [1, \t2, \"\\u202e\\\\\"] }");
+	sf_buf_release(&out);
+}
+END_TEST
+
 START_TEST(json_strings_say_every_byte)
 {
 	static const char in[] =
@@ -207,9 +224,10 @@ START_TEST(json_strings_say_every_byte)
 	struct sf_buf out = { 0 };
 
 	sf_escape_json(&out, in, sizeof(in) - 1);
-	ck_assert_str_eq(sf_buf_cstr(&out), "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\x7f\xc3\xa9\\udcff"
-	                                    "\\ud800\\udc7f\\udced\\udcb2\\udc80"
-	                                    "\xf0\x9f\x98\x80\\u0000z\\udced\\udca0\"");
+	ck_assert_str_eq(sf_buf_cstr(&out),
+	                 "\"a\\\"\\\\\\b\\f\\n\\r\\t\\u0001\\u007f\xc3\xa9\\udcff"
+	                 "\\ud800\\udc7f\\udced\\udcb2\\udc80"
+	                 "\xf0\x9f\x98\x80\\u0000z\\udced\\udca0\"");
 	sf_buf_reset(&out);
 	sf_escape_json(&out, "", 0);
 	ck_assert_str_eq(sf_buf_cstr(&out), "\"\"");
@@ -396,6 +414,7 @@ int main(void)
 	tcase_add_test(t, what_is_no_encoding_is_told);
 	tcase_add_test(t, sha256_is_the_standards);
 	tcase_add_test(t, terminals_get_no_control_characters);
+	tcase_add_test(t, json_shows_nothing_that_a_terminal_obeys);
 	tcase_add_test(t, json_strings_say_every_byte);
 	tcase_add_test(t, a_surrogate_becomes_the_byte_it_stands_for);
 	tcase_add_test(t, any_name_comes_back_from_its_pickle);

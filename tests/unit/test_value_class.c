@@ -168,35 +168,6 @@ START_TEST(digits_of_integers_have_a_limit)
 }
 END_TEST
 
-/* They cost time by the square of their length, which counts as so many values: one of 16 KiB as
- * 32,768. Before it stand so many Nones that they alone may pass. */
-START_TEST(digits_count_against_the_limit_of_values)
-{
-	enum { LEN = 16384, COST = LEN / 4 * (LEN / 4) / 2 / 256 };
-	const size_t nones = SF_VJ_NODES - COST + 100;
-	struct sf_pv none = { .kind = SF_PV_NONE }, number = { .kind = SF_PV_LONG };
-	struct sf_pv **at = malloc((nones + 2) * sizeof(*at));
-	struct sf_pv list = { .kind = SF_PV_LIST, .seq = { at, nones + 2 } };
-	char *digits = calloc(1, LEN);
-
-	digits[LEN - 1] = 1;
-	number.str.at = digits;
-	for (size_t i = 0; i < nones + 2; i++)
-		at[i] = &none;
-	for (int len = 16; len <= LEN; len += LEN - 16) {
-		struct sf_error err = SF_ERROR_INIT;
-		struct sf_buf out = { 0 };
-		number.str.len = (size_t)len;
-		number.str.at = digits + LEN - len;
-		at[nones] = &number;
-		ck_assert_int_eq(sf_value_json(&out, &list, &err), len == LEN ? -E2BIG : 0);
-		sf_buf_release(&out);
-	}
-	free(at);
-	free(digits);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("value_class");
@@ -206,7 +177,6 @@ int main(void)
 	                    SF_ARRAY_LEN(cases));
 	tcase_add_test(tc, integers_of_any_length_are_decimal);
 	tcase_add_test(tc, digits_of_integers_have_a_limit);
-	tcase_add_test(tc, digits_count_against_the_limit_of_values);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }

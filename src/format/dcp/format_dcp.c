@@ -12,6 +12,7 @@
 #include "format/dcp/dcp_lower.h"
 #include "format/format.h"
 #include "format/format_unread.h"
+#include "store/source.h"
 
 static int dcp_probe(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                      struct sf_error *err)
@@ -58,6 +59,17 @@ static void set_facts(struct sf_ckpt_builder *b, const struct sf_store *store,
 	                      found->mtime_ns);
 }
 
+/* sf_ckpt_look */
+static int look_at(void *arg, const char *file, struct sf_error *err)
+{
+	struct sf_store *store = arg;
+	struct sf_source *src = NULL;
+	int r = store->ops->open(store, file, NULL, &src, err);
+
+	sf_source_unref(src);
+	return r;
+}
+
 static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err)
 {
@@ -76,6 +88,7 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 		sf_ckpt_builder_free(b);
 		return r;
 	}
+	sf_ckpt_builder_look(b, look_at, store);
 	if (dcp_has_metadata(files, n, "")) {
 		r = dcp_read_dir(&meta, store, files, n, "", &found, err);
 		if (r >= 0)
