@@ -213,6 +213,50 @@ static size_t alike(const struct sf_piece *p, size_t n)
 	return k;
 }
 
+/* Does a span that has all the runs of @n pieces that are alike pass what one request may? */
+static bool is_long(const struct sf_piece *p, size_t n)
+{
+	uint64_t width = p[n - 1].src_off + p->len - p->src_off;
+
+	return n > 1 && (p->count - 1) * (uint64_t)p->src_step + width > SF_RANGE_MAX;
+}
+
+/*
+ * Rows of a transposed item that is longer than one request: each has runs all over it. A span has
+ * so many steps as go in, and all the rows' runs at these: no byte is in two spans.
+ */
+static int tiny_rows(struct run *u, const struct sf_piece *p, size_t n)
+{
+	uint64_t step = (uint64_t)p->src_step, width = p[n - 1].src_off + p->len - p->src_off,
+		 most = (SF_RANGE_MAX - width) / step + 1;
+	struct sf_scatter row = { .len = p->len, .src_step = p->src_step, .dst_step = p->dst_step };
+	struct sf_scatter all = { .len = p->len,
+		                  .count = n,
+		                  .src_step = (int64_t)(p[1].src_off - p[0].src_off),
+		                  .dst_step = (int64_t)(p[1].dst_off - p[0].dst_off) };
+	int r = 0;
+
+	for (uint64_t i = 0; i < p->count && r >= 0; i += row.count) {
+		uint64_t src = p->src_off + i * step;
+		uint8_t *dst = u->dst + p->dst_off + (int64_t)i * p->dst_step;
+		struct sf_range *range;
+		row.count = SF_MIN(most, p->count - i);
+		range = span(u, src, src + (row.count - 1) * step + width);
+		if (!range)
+			return -ENOMEM;
+		/* the fewest copies: a row's runs, or all rows' at a step */
+		for (size_t k = 0; k < n && row.count >= n && r >= 0; k++) {
+			row.dst = dst + (int64_t)k * all.dst_step;
+			r = scatter(u, range, src + k * (uint64_t)all.src_step, row);
+		}
+		for (uint64_t k = 0; k < row.count && row.count < n && r >= 0; k++) {
+			all.dst = dst + (int64_t)k * p->dst_step;
+			r = scatter(u, range, src + k * step, all);
+		}
+	}
+	return r;
+}
+
 static int far_apart(struct run *u, const struct sf_piece *p, size_t n)
 {
 	uint64_t width = p[n - 1].src_off + p->len - p->src_off;
@@ -263,10 +307,15 @@ int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t k
 		}
 		if (p.count == 1 && (p.len >= SF_TINY || !tiny_beside(pieces, n, i)))
 			r = direct(&u, p.src_off, u.dst + p.dst_off, p.len);
+		else if (p.count > 1 && p.len < SF_TINY && p.src_step >= len &&
+		         p.src_step - len <= SF_GAP_MAX &&
+		         is_long(&pieces[i], k = alike(&pieces[i], n - i)))
+			r = tiny_rows(&u, &pieces[i], k);
 		else if (p.count == 1 ||
-		         (p.len < SF_TINY && p.src_step >= len && p.src_step - len <= SF_GAP_MAX))
+		         (p.len < SF_TINY && p.src_step >= len && p.src_step - len <= SF_GAP_MAX)) {
+			k = 1;
 			r = tiny(&u, &p);
-		else if (p.src_step >= len && p.src_step - len <= SF_GAP_MAX)
+		} else if (p.src_step >= len && p.src_step - len <= SF_GAP_MAX)
 			for (uint64_t j = 0; j < p.count && r >= 0; j++)
 				r = direct(&u, p.src_off + j * p.src_step,
 				           u.dst + p.dst_off + (int64_t)j * p.dst_step, p.len);

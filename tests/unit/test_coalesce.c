@@ -174,6 +174,53 @@ END_TEST
 
 /* One strided piece of a source larger than requests may be; run() holds every request to its
  * limits. */
+/* A transposed item that is longer than one request, its rows close together (_i: what a row of the
+ * item has): once over it, not once a row. */
+START_TEST(a_long_transposed_item_is_fetched_once)
+{
+	static const struct {
+		uint64_t rows, cols, elem;
+	} of[] = { { 1024, 1024, 4 },
+		   { 512, 1024, 4 },
+		   { 2000, 1000, 2 },
+		   { 4, 1 << 19, 1 },
+		   { 1023, 1025, 4 } };
+	const uint64_t rows = of[_i].rows, cols = of[_i].cols, elem = of[_i].elem,
+		       bytes = rows * cols * elem;
+	struct sf_piece *p = calloc(rows, sizeof(*p));
+	uint8_t *item = malloc(bytes), *got = calloc(1, bytes);
+	struct sf_coalesce c = { 0 };
+	uint64_t seed = sf_test_seed("a_long_transposed");
+
+	for (uint64_t i = 0; i < bytes; i++)
+		item[i] = (uint8_t)sf_test_rand(&seed);
+	for (uint64_t r = 0; r < rows; r++) /* element (r, c) is stored at c * rows + r */
+		p[r] = (struct sf_piece){ .src_off = r * elem,
+			                  .dst_off = r * cols * elem,
+			                  .len = elem,
+			                  .count = cols,
+			                  .src_step = (int64_t)(rows * elem),
+			                  .dst_step = (int64_t)elem };
+	from = item;
+	from_len = bytes;
+	ck_assert_int_eq(sf_coalesce(&c, 1, 2, 0, 0, got, p, rows), 0);
+	ck_assert_uint_le(run(&c), bytes);
+	ck_assert_uint_le(c.ranges.n, bytes / SF_RANGE_MAX + 2);
+	uint64_t wrong = 0;
+	for (uint64_t r = 0; r < rows; r++)
+		for (uint64_t k = 0; k < cols; k++)
+			wrong += memcmp(got + (r * cols + k) * elem, item + (k * rows + r) * elem,
+			                elem) != 0;
+	ck_assert_uint_eq(wrong, 0);
+	sf_coalesce_release(&c);
+	from = src;
+	from_len = SRC;
+	free(p);
+	free(item);
+	free(got);
+}
+END_TEST
+
 static size_t one_large(uint64_t len, uint64_t count, uint64_t src_step, uint64_t dst_step,
                         uint64_t off)
 {
@@ -305,6 +352,7 @@ static Suite *suite(void)
 	tcase_add_test(t, requests_do_what_the_pieces_say);
 	tcase_add_test(t, a_column_shard_is_one_request_with_an_iovec_a_row);
 	tcase_add_test(t, rows_of_a_transposed_item_share_their_spans);
+	tcase_add_loop_test(t, a_long_transposed_item_is_fetched_once, 0, 5);
 	tcase_add_test(t, long_runs_are_cut_to_be_fetched_side_by_side);
 	tcase_add_test(t, requests_keep_within_their_bytes_and_iovecs);
 	tcase_add_test(t, a_span_that_is_full_is_followed_by_another);
