@@ -74,7 +74,8 @@ SF_SOURCES_CKPT = \
 	%D%/ckpt/ckpt_cover.c \
 	%D%/ckpt/ckpt_finish.c \
 	%D%/ckpt/ckpt_group.c \
-	%D%/ckpt/ckpt_order.c
+	%D%/ckpt/ckpt_order.c \
+	%D%/ckpt/ckpt_shared.c
 
 SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_composite.c \

@@ -69,6 +69,9 @@ int sf_builder_warn_key(struct sf_ckpt_builder *b, uint32_t key, const char *cod
 /* The same of a file as such. */
 int sf_builder_warn_file(struct sf_ckpt_builder *b, uint32_t file, const char *code,
                          const char *text);
+/* ckpt_shared.c - a note of tensors that name one stored item: exports write it for each. -ENOMEM.
+ * O(n log n) of tensors. */
+int sf_builder_note_shared(struct sf_ckpt_builder *b);
 int sf_builder_no_memory(struct sf_error *err, const struct sf_ckpt_builder *b);
 /* A new key: its name is copied, k's other fields taken. */
 int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, struct sf_key k,

@@ -367,6 +367,8 @@ static int finish_all(struct sf_ckpt_builder *b, struct sf_error *err)
 		r = default_paths(b);
 	if (r >= 0)
 		r = note_deep(b);
+	if (r >= 0)
+		r = sf_builder_note_shared(b);
 	if (r < 0)
 		return sf_builder_no_memory(err, b);
 
