@@ -46,9 +46,21 @@ static int match(const struct sf_key_index *ix, const struct sf_catalog *c, cons
 	int r;
 
 	*one = (struct sf_chosen){ .part = "" };
+	/* "w[0]" is a part of the key w, and where there is none the key w0 */
+	if (sf_catalog_find(c, text, len) == SF_NONE &&
+	    sf_key_slice_parse(text, slice, &len, NULL) > 0) {
+		*entry = sf_catalog_find(c, text, len);
+		if (*entry != SF_NONE) {
+			*one = (struct sf_chosen){ .slice = slice, .part = text + len };
+			ch->nslices++;
+			*ret_n = 1;
+			return 0;
+		}
+	}
 	*ret_n = sf_key_index_match(ix, text, entry);
 	if (*ret_n)
 		return 0;
+	len = strlen(text);
 	r = sf_key_slice_parse(text, slice, &len, err);
 	if (r < 0)
 		return r;

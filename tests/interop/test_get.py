@@ -157,6 +157,19 @@ def agree(a, b):
     return a.dtype == b.dtype and a.shape == b.shape and raw(a) == raw(b)
 
 
+def slice_or_glob():
+    """KEY[…] is a part of KEY where there is that key; a glob where there is none."""
+    with tempfile.TemporaryDirectory() as d:
+        two = {f"d{i}": torch.arange(i, i + 4) for i in (1, 11)}
+        torch.distributed.checkpoint.save(two, checkpoint_id=f"{d}/c", no_dist=True)
+        r = run("get", f"{d}/c", "d1[1:]", "--format", "json")
+        check("a slice of the key d1, not the key d11", r.returncode == 0 and json.loads(r.stdout) == [2, 3, 4], (r.stdout, r.stderr))
+        r = run("get", f"{d}/c", "d1[1]", "--format", "json")
+        check("an index of the key d1", r.returncode == 0 and json.loads(r.stdout) == 2, (r.stdout, r.stderr))
+        r = run("get", f"{d}/c", "?1[1]", "--format", "json")
+        check("a glob where no key is called so", r.returncode == 0 and json.loads(r.stdout) == [11, 12, 13, 14], (r.stdout, r.stderr))
+
+
 with tempfile.TemporaryDirectory() as top:
     state = {}
     for k, v in {**TENSORS, **OBJECTS}.items():
@@ -165,4 +178,6 @@ with tempfile.TemporaryDirectory() as top:
     for part in (values, slices, labels, one_file):
         with attempt(part.__name__):
             part(f"{top}/c")
+with attempt("slice or glob"):
+    slice_or_glob()
 finish()
