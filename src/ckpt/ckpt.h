@@ -27,7 +27,7 @@ enum sf_transform { /* of the whole item */
 
 /*
  * A place: a stored file and how items lie in it. Several places may share a file. Sources inside sources (a tar or zip
- * member, a decompressed item) become places with a parent later: docs/decisions/0002.
+ * member, a decompressed item) have no place of their own yet: docs/decisions/0002.
  */
 struct sf_place {
 	uint32_t file;     /* ckpt->file[] */
