@@ -76,6 +76,29 @@ void sf_item_newest_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
 
 /* ---- references ---- */
 
+void sf_item_drop_load(struct sf_cache_entry *e)
+{
+	sf_charge_unuse(&e->charge, e->in_len);
+	free(e->in);
+	e->in = NULL;
+	e->in_len = 0;
+	sf_unzstd_free(e->zstd);
+	e->zstd = NULL;
+}
+
+void sf_item_drop(struct sf_cache_entry *e)
+{
+	sf_item_drop_load(e);
+	sf_pages_release(&e->pages);
+	if (e->want.kind == SF_CACHED_MADE)
+		sf_buf_release(&e->out);
+	e->out = (struct sf_buf){ 0 };
+	sf_map_release(&e->pub.names);
+	sf_arena_release(&e->arena);
+	e->pub = (struct sf_cached){ 0 };
+	e->pos = 0;
+}
+
 static void entry_free(struct sf_cache_entry *e)
 {
 	struct sf_budget *b = e->cache->io->budget;
@@ -207,19 +230,4 @@ void sf_item_cache_forget(struct sf_item_cache *c, const struct sf_cache_want *w
 	pthread_mutex_unlock(&c->locked.m);
 	if (e)
 		sf_item_unref(e);
-}
-
-void sf_item_cache_free(struct sf_item_cache *c)
-{
-	if (!c)
-		return;
-	sf_item_cache_end(c);
-	sf_budget_reclaim_remove(c->io->budget, &c->reclaim);
-	for (struct sf_cache_entry *e = c->locked.newest, *older; e; e = older) {
-		older = e->older;
-		sf_item_unref(e);
-	}
-	pthread_cond_destroy(&c->locked.idle);
-	pthread_mutex_destroy(&c->locked.m);
-	free(c);
 }

@@ -19,6 +19,10 @@ struct sf_cache_entry {
 	_Atomic uint32_t refs; /* one is the table's, or the load's */
 	struct sf_cache_want want;
 	uint64_t held; /* READY: bytes taken from the budget, as @charge.kind */
+	/* How its load ends, in any thread: it is there, or @r < 0 with a message in req.err; or it
+	 * needs @bytes, more than it has, and begins anew when its turn comes. */
+	void (*loaded)(struct sf_cache_entry *e, int r);
+	void (*again)(struct sf_cache_entry *e, uint64_t bytes);
 
 	/* under the lock */
 	uint8_t state;
@@ -67,20 +71,15 @@ void sf_item_newest_locked(struct sf_item_cache *c, struct sf_cache_entry *e); /
 void sf_item_unref(struct sf_cache_entry *e);
 /* What nobody uses goes, as long as there is too much of it. */
 void sf_item_trim(struct sf_item_cache *c);
-
-/* item_turn.c: who waits; on any thread */
-/* @r < 0: message in e->req.err. */
-void sf_item_loaded(struct sf_cache_entry *e, int r);
-/* It needs @bytes, more than it has: begins anew when its turn comes. */
-void sf_item_again(struct sf_cache_entry *e, uint64_t bytes);
+void sf_item_drop_load(struct sf_cache_entry *e); /* what only the load needs */
+/* Its memory: after a failure, or with its last reference. */
+void sf_item_drop(struct sf_cache_entry *e);
 
 /* item_load.c: how an item is taken in */
 /* Bytes to take before the load begins. */
 uint64_t sf_item_claim(const struct sf_cache_entry *e);
-/* Its charge was begun, but for a MADE one. Ends in sf_item_loaded() or sf_item_again(). */
+/* Its charge was begun, but for a MADE one. Ends in e->loaded() or e->again(). */
 void sf_item_load(struct sf_cache_entry *e);
-/* Its memory: after a failure, or with its last reference. */
-void sf_item_drop(struct sf_cache_entry *e);
 uint64_t sf_item_limit(const struct sf_cache_entry *e);      /* the budget's, bytes */
 int sf_item_make_in(struct sf_cache_entry *e, uint64_t len); /* room for @len bytes of input */
 void sf_item_fetch(struct sf_cache_entry *e, void *to, uint64_t len); /* the item's next bytes */

@@ -24,30 +24,6 @@ uint64_t sf_item_claim(const struct sf_cache_entry *e)
 	                                      : sf_item_zstd_claim(e);
 }
 
-/* What only the load needs. */
-static void drop_load(struct sf_cache_entry *e)
-{
-	sf_charge_unuse(&e->charge, e->in_len);
-	free(e->in);
-	e->in = NULL;
-	e->in_len = 0;
-	sf_unzstd_free(e->zstd);
-	e->zstd = NULL;
-}
-
-void sf_item_drop(struct sf_cache_entry *e)
-{
-	drop_load(e);
-	sf_pages_release(&e->pages);
-	if (e->want.kind == SF_CACHED_MADE)
-		sf_buf_release(&e->out);
-	e->out = (struct sf_buf){ 0 };
-	sf_map_release(&e->pub.names);
-	sf_arena_release(&e->arena);
-	e->pub = (struct sf_cached){ 0 };
-	e->pos = 0;
-}
-
 /* Room for @len bytes of input. */
 int sf_item_make_in(struct sf_cache_entry *e, uint64_t len)
 {
@@ -71,20 +47,20 @@ int sf_item_make_in(struct sf_cache_entry *e, uint64_t len)
 /* It is there: what it holds from now on is counted, the rest of its charge goes back. */
 static void keep(struct sf_cache_entry *e)
 {
-	drop_load(e);
+	sf_item_drop_load(e);
 	e->held = e->pages.len + e->arena.used + e->pub.names.cap * 8 + sizeof(*e);
 	if (e->want.kind == SF_CACHED_MADE)
 		e->held += e->out.cap;
 	e->out.charge = e->arena.charge = NULL;
 	sf_charge_end(&e->charge, e->held);
-	sf_item_loaded(e, 0);
+	e->loaded(e, 0);
 }
 
 static void fail(struct sf_cache_entry *e, int r)
 {
 	sf_item_drop(e);
 	sf_charge_end(&e->charge, 0);
-	sf_item_loaded(e, r);
+	e->loaded(e, r);
 }
 
 /* It had not enough memory: anew with more, or there is no more. */
@@ -92,7 +68,7 @@ void sf_item_want_more(struct sf_cache_entry *e, uint64_t bytes)
 {
 	sf_item_drop(e);
 	sf_charge_end(&e->charge, 0);
-	sf_item_again(e, bytes);
+	e->again(e, bytes);
 }
 
 void sf_item_fetch(struct sf_cache_entry *e, void *to, uint64_t len)

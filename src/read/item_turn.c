@@ -96,7 +96,7 @@ static void tell(struct sf_cache_wait *w, int r, struct sf_cache_entry *e, const
 }
 
 /* Into the LRU or out of the table, then everybody who waits is told. */
-void sf_item_loaded(struct sf_cache_entry *e, int r)
+static void loaded(struct sf_cache_entry *e, int r)
 {
 	struct sf_item_cache *c = e->cache;
 	struct sf_cache_wait *waits;
@@ -168,7 +168,7 @@ static void queue(struct sf_cache_entry *e, uint64_t bytes)
 	sf_budget_queue(e->cache->io->budget, &e->turn);
 }
 
-void sf_item_again(struct sf_cache_entry *e, uint64_t bytes)
+static void again(struct sf_cache_entry *e, uint64_t bytes)
 {
 	struct sf_item_cache *c = e->cache;
 	struct sf_cache_wait *impatient = NULL;
@@ -185,7 +185,7 @@ void sf_item_again(struct sf_cache_entry *e, uint64_t bytes)
 	pthread_mutex_unlock(&c->locked.m);
 	tell(impatient, -EAGAIN, NULL, "no room for an item");
 	if (ending)
-		sf_item_loaded(e, sf_fail(&e->req.err, -ECANCELED, "canceled"));
+		loaded(e, sf_fail(&e->req.err, -ECANCELED, "canceled"));
 	else
 		queue(e, bytes);
 }
@@ -197,6 +197,8 @@ static struct sf_cache_entry *entry_new(struct sf_item_cache *c, const struct sf
 	if (!e)
 		return NULL;
 	e->cache = c;
+	e->loaded = loaded;
+	e->again = again;
 	e->refs = 1;
 	e->want = *want;
 	if (want->src)
@@ -396,4 +398,19 @@ void sf_item_cache_end(struct sf_item_cache *c)
 		pthread_mutex_lock(&c->locked.m);
 	}
 	pthread_mutex_unlock(&c->locked.m);
+}
+
+void sf_item_cache_free(struct sf_item_cache *c)
+{
+	if (!c)
+		return;
+	sf_item_cache_end(c);
+	sf_budget_reclaim_remove(c->io->budget, &c->reclaim);
+	for (struct sf_cache_entry *e = c->locked.newest, *older; e; e = older) {
+		older = e->older;
+		sf_item_unref(e);
+	}
+	pthread_cond_destroy(&c->locked.idle);
+	pthread_mutex_destroy(&c->locked.m);
+	free(c);
 }
