@@ -608,7 +608,7 @@ START_TEST(a_million_chunks_are_built_quickly_and_take_at_most_64_bytes_each)
 			uint32_t t = sf_ckpt_builder_find(b, name, strlen(name), &is_tensor);
 			uint32_t c = sf_ckpt_builder_chunk_at(b, t, (uint64_t[]){ 0, k * 8 }, 2,
 			                                      (uint32_t)k);
-			sf_ckpt_builder_set_item(b, t, c, place, k, 1);
+			sf_ckpt_builder_set_item(b, t, c, place, (uint64_t)i * 1000 + k, 1);
 		}
 	}
 	struct sf_ckpt *ckpt = finish(b);
