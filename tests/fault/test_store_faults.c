@@ -30,9 +30,11 @@ static int use(struct sf_fault *plan, char got[5], struct sf_error *err)
 
 	if (r < 0)
 		return r;
-	r = sf_store_fault(inner, plan, &store, err); /* it is the new one's now */
-	if (r < 0)
+	r = sf_store_fault(inner, plan, &store, err); /* it is the new one's, if there is one */
+	if (r < 0) {
+		sf_store_free(inner);
 		return r;
+	}
 	r = store->ops->list(store, "", 8, list_one, &n, err);
 	if (r >= 0 && n != 1)
 		r = -EINVAL;
