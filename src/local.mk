@@ -165,6 +165,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/hf/view_hf_companion.c \
 	%D%/view/pt/pt_embed.c \
 	%D%/view/pt/pt_layout.c \
+	%D%/view/pt/pt_left_out.c \
 	%D%/view/pt/pt_pickle.c \
 	%D%/view/pt/pt_tree.c \
 	%D%/view/pt/view_pt.c \
@@ -217,6 +218,7 @@ SF_SOURCES_TOOL = \
 
 SF_SOURCES_CLI = \
 	%D%/cli/cli.c \
+	%D%/cli/cli_error.c \
 	%D%/cli/cmd_cat.c \
 	%D%/cli/cmd_doctor.c \
 	%D%/cli/cmd_export.c \

@@ -19,17 +19,6 @@ static const struct sf_cmd *const verbs[] = {
 	&sf_cmd_get,  &sf_cmd_export, &sf_cmd_verify, &sf_cmd_doctor,
 };
 
-int sf_cli_error(int code, const struct sf_error *err)
-{
-	struct sf_buf text = { .limit = 16384 };
-	sf_escape_text(&text, err->msg, strlen(err->msg));
-	sf_terminal_lock();
-	fprintf(stderr, "shardfuse: %s\n", sf_buf_cstr(&text));
-	sf_terminal_unlock();
-	sf_buf_release(&text);
-	return code;
-}
-
 static void section(const char *title, const struct sf_opt *table, size_t width, FILE *f)
 {
 	fprintf(f, "\n%s:\n", title);
