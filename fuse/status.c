@@ -237,7 +237,8 @@ static void print_table(const struct mounts *l)
 			struct sf_buf b = { 0 };
 			cell(&b, &l->at[i], c);
 			if (l->at[i].counters || c < PID)
-				width[c] = SF_MAX(width[c], sf_columns(sf_buf_cstr(&b), b.len));
+				width[c] = SF_MAX(width[c],
+				                  sf_columns(sf_buf_cstr(&b), sf_buf_bytes(&b)));
 			sf_buf_release(&b);
 		}
 	}
@@ -252,7 +253,8 @@ static void print_table(const struct mounts *l)
 			fputs(sf_buf_cstr(&b), stdout);
 			if (c < last)
 				printf("%*s",
-				       (int)(width[c] + 2 - sf_columns(sf_buf_cstr(&b), b.len)),
+				       (int)(width[c] + 2 -
+				             sf_columns(sf_buf_cstr(&b), sf_buf_bytes(&b))),
 				       "");
 			sf_buf_release(&b);
 		}

@@ -29,5 +29,10 @@ void *sf_buf_extend(struct sf_buf *b, size_t len);      /* room for len bytes mo
 int sf_buf_check(const struct sf_buf *b);               /* 0 or the sticky error */
 void sf_buf_fail(struct sf_buf *b, int code);           /* as if an append had failed with @code; 0: nothing. For parts made in another buffer */
 const char *sf_buf_cstr(struct sf_buf *b);              /* NUL behind (not counted in len); "" when failed */
+/* Bytes in it that may be looked at: none after a failure, as sf_buf_cstr() has none then. */
+static inline size_t sf_buf_bytes(const struct sf_buf *b)
+{
+	return b->failed ? 0 : b->len;
+}
 
 #endif

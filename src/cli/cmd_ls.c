@@ -106,7 +106,7 @@ static void print_json(struct ls *l, const char *name, size_t len, const struct 
 		sf_buf_byte(&full, '/');
 	sf_buf_add(&full, name, len);
 	printf("%s\n  {\"path\": ", l->shown++ ? "," : "");
-	sf_put_json(stdout, sf_buf_cstr(&full), full.len);
+	sf_put_json(stdout, sf_buf_cstr(&full), sf_buf_bytes(&full));
 	printf(", \"type\": \"%s\", \"size\": ", types[it->type]);
 	if (r >= 0)
 		printf("%" PRIu64, a.size);

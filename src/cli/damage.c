@@ -12,7 +12,7 @@ void sf_put_damage(FILE *f, const struct sf_catalog *c, const struct sf_damage_l
 		struct sf_buf b = { 0 };
 		sf_damage_text(&b, c, &l->at[i]);
 		fputs(indent, f);
-		sf_put_name(f, sf_buf_cstr(&b), b.len);
+		sf_put_name(f, sf_buf_cstr(&b), sf_buf_bytes(&b));
 		putc('\n', f);
 		sf_buf_release(&b);
 	}

@@ -58,7 +58,7 @@ static void unreadable(void *arg, uint32_t object, int code, const struct sf_err
 	sf_buf_str(&b, "(unreadable: ");
 	sf_escape_text(&b, text, strnlen(text, KEPT));
 	sf_buf_byte(&b, ')');
-	add(l, l->turn[l->next++], sf_buf_cstr(&b), b.len);
+	add(l, l->turn[l->next++], sf_buf_cstr(&b), sf_buf_bytes(&b));
 	sf_buf_release(&b);
 }
 
@@ -126,7 +126,7 @@ size_t sf_columns_shown(FILE *f, const char *s, size_t len)
 	if (!isatty(fileno(f)))
 		return sf_columns(s, len);
 	sf_escape_text(&b, s, len);
-	size_t n = sf_columns(sf_buf_cstr(&b), b.len);
+	size_t n = sf_columns(sf_buf_cstr(&b), sf_buf_bytes(&b));
 	sf_buf_release(&b);
 	return n;
 }

@@ -415,10 +415,11 @@ void sf_damage_lines(struct sf_buf *out, const struct sf_catalog *c, const struc
 		struct sf_buf text = { 0 };
 		sf_damage_text(&text, c, &l->at[i]);
 		sf_buf_str(out, indent);
-		sf_escape_text(out, sf_buf_cstr(&text), text.len);
-		sf_buf_byte(out, '\n');
 		if (sf_buf_check(&text) < 0)
 			sf_buf_fail(out, sf_buf_check(&text));
+		else
+			sf_escape_text(out, (const char *)text.at, text.len);
+		sf_buf_byte(out, '\n');
 		sf_buf_release(&text);
 	}
 	if (n < l->n)
