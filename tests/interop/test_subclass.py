@@ -217,10 +217,21 @@ def test_lazy():
             check("few looks at 500 dense tensors", n <= 8, c)
 
 
+def test_empty_key():
+    """Such a tensor whose key is the empty name, and the first one: there is no text to point to."""
+    from handmade import HandMade, item_bytes
+    with tempfile.TemporaryDirectory() as d:
+        h = HandMade(d + "/c")
+        h.tensor("", (4, 4), torch.float32, [((0, 0), (4, 4), "__0_0.distcp", item_bytes(torch.eye(4).to_sparse()))])
+        h.commit()
+        r = run("info", d + "/c")
+        check("info of an empty key", r.returncode == 0 and "_rebuild_sparse_tensor" in r.stdout, (r.returncode, r.stdout[-300:], r.stderr))
+
+
 for name in ("single", "sharded"):
     with attempt(name):
         test_case(name)
-for f in (test_advice, test_other_values, test_no_tensor, test_lazy):
+for f in (test_advice, test_other_values, test_no_tensor, test_lazy, test_empty_key):
     with attempt(f.__name__):
         f()
 finish()

@@ -82,7 +82,8 @@ static int set_name(struct lower *l, uint32_t s)
 		sf_buf_byte(&l->name, '.');
 	}
 	sf_buf_add(&l->name, key.at, key.len);
-	sf_buf_cstr(&l->name);
+	sf_buf_byte(&l->name, '\0'); /* so that an empty key has a text, too */
+	l->name.len -= l->name.failed ? 0 : 1;
 	if (sf_buf_check(&l->name) < 0)
 		return sf_fail(l->err, sf_buf_check(&l->name), "dcp: a key of %u bytes", key.len);
 	return 0;
