@@ -12,10 +12,10 @@ int sf_vec_grow(void **at, size_t *cap, size_t need, size_t elem)
 		want = need;
 	want = SF_MAX(want, (size_t)8);
 	if (__builtin_mul_overflow(want, elem, &bytes))
-		return -1;
+		return -ENOMEM;
 	p = realloc(*at, bytes);
 	if (!p)
-		return -1;
+		return -ENOMEM;
 	*at = p;
 	*cap = want;
 	return 0;

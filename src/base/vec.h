@@ -2,10 +2,11 @@
 #ifndef SF_BASE_VEC_H
 #define SF_BASE_VEC_H
 
+#include <errno.h>
 #include <stddef.h>
 #include <stdlib.h>
 
-/* 0 or -1 (no memory); *at is then unchanged. Grows by half, so n pushes cost O(n). */
+/* 0 or -ENOMEM; *at is then unchanged. Grows by half, so n pushes cost O(n). */
 int sf_vec_grow(void **at, size_t *cap, size_t need, size_t elem);
 
 #define SF_VEC(name, type)                                                                         \
@@ -13,16 +14,16 @@ int sf_vec_grow(void **at, size_t *cap, size_t need, size_t elem);
 		type *at;                                                                          \
 		size_t n, cap;                                                                     \
 	};                                                                                         \
-	/* room for @need elements in all; 0 or -1 */                                              \
+	/* room for @need elements in all; 0 or -ENOMEM */                                         \
 	__attribute__((unused)) static inline int name##_reserve(struct name *v, size_t need)      \
 	{                                                                                          \
 		return need <= v->cap ? 0 : sf_vec_grow((void **)&v->at, &v->cap, need, sizeof(type)); \
 	}                                                                                          \
-	/* append a copy of @e; 0 or -1 */                                                         \
+	/* append a copy of @e; 0 or -ENOMEM */                                                    \
 	__attribute__((unused)) static inline int name##_push(struct name *v, type e)              \
 	{                                                                                          \
 		if (name##_reserve(v, v->n + 1) < 0)                                               \
-			return -1;                                                                 \
+			return -ENOMEM;                                                            \
 		v->at[v->n++] = e;                                                                 \
 		return 0;                                                                          \
 	}                                                                                          \
