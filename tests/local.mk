@@ -50,6 +50,7 @@ TESTS_UNIT = \
 	%D%/unit/test_pickle_read \
 	%D%/unit/test_pickle_write \
 	%D%/unit/test_pt_numbers \
+	%D%/unit/test_deadline \
 	%D%/unit/test_plan \
 	%D%/unit/test_read_budget \
 	%D%/unit/test_plan_box \
