@@ -2,37 +2,12 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
 #include "format/format_unread.h"
 #include "lib/session.h"
 #include "view/hf/hf_companions.h"
-
-/* What people read of SOURCE in a README or an attribute means nothing relative to where we were.
- */
-static int name_absolutely(struct sf_store *store, struct sf_error *err)
-{
-	const char *name = store->source;
-	char *full = NULL;
-
-	if (*name == '/' || strstr(name, "://"))
-		return 0;
-	SF_FREE char *cwd = getcwd(NULL, 0);
-	if (!cwd)
-		return 0; /* it was removed: there is no better name */
-	while (name[0] == '.' && name[1] == '/')
-		name += 1 + strspn(name + 1, "/");
-	if (asprintf(&full, "%s%s%s", cwd, strcmp(cwd, "/") == 0 ? "" : "/",
-	             strcmp(name, ".") == 0 ? "" : name) < 0)
-		return sf_fail(err, -ENOMEM, "'%s'", store->source);
-	if (full[strlen(full) - 1] == '/' && full[1])
-		full[strlen(full) - 1] = 0;
-	free(store->source);
-	store->source = full;
-	return 0;
-}
 
 void sf_session_options_init(struct sf_session_options *o)
 {
@@ -71,8 +46,6 @@ int sf_session_store(struct sf_session *s, const struct sf_session_options *opt,
 		if (r == -ENOTDIR)
 			r = sf_unread_source(source, err);
 	}
-	if (r >= 0)
-		r = name_absolutely(s->store, err);
 	if (r < 0)
 		sf_session_close(s);
 	return r;
