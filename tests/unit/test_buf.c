@@ -125,7 +125,7 @@ START_TEST(a_vec_keeps_what_was_pushed_and_grows_by_half)
 		ck_assert_uint_eq(v.at[i], i);
 	ck_assert_uint_le(grown, 30);
 	ck_assert_uint_le(v.cap, 90000);
-	ck_assert_int_eq(u16s_reserve(&v, SIZE_MAX - 1), -1);
+	ck_assert_int_eq(u16s_reserve(&v, SIZE_MAX - 1), -ENOMEM);
 	ck_assert_uint_eq(v.n, 60000);
 	u16s_release(&v);
 	ck_assert_ptr_null(v.at);
