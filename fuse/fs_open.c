@@ -170,7 +170,7 @@ void sf_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	struct sf_fs *fs = fuse_req_userdata(req);
 	struct sf_handle *h = (struct sf_handle *)(uintptr_t)fi->fh;
 
-	if (sf_tree_is_listed(ino & ((UINT64_C(1) << SF_NODE_BITS) - 1)))
+	if (sf_tree_is_listed(sf_slot_node(ino)))
 		sf_passthrough_close(fs, sf_open_table_leave(&fs->open, ino));
 	handle_free(fs, h);
 	fuse_reply_err(req, 0);

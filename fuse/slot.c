@@ -101,7 +101,7 @@ struct sf_slot *sf_slot_of(struct sf_slots *slots, uint64_t ino, sf_node *ret)
 	if (slot)
 		slot->refs++;
 	pthread_mutex_unlock(&slots->locked.m);
-	*ret = ino & ((UINT64_C(1) << SF_NODE_BITS) - 1);
+	*ret = sf_slot_node(ino);
 	return slot;
 }
 

@@ -46,6 +46,15 @@ int sf_slots_add(struct sf_slots *slots, struct sf_session *s, double timeout,
 /* No name leads there from now on. It goes when the last one lets go. */
 void sf_slots_leave(struct sf_slots *slots, struct sf_slot *slot);
 
+static inline uint64_t sf_slot_ino(const struct sf_slot *slot, sf_node node)
+{
+	return (uint64_t)slot->number << SF_NODE_BITS | node;
+}
+static inline sf_node sf_slot_node(uint64_t ino)
+{
+	return ino & ((UINT64_C(1) << SF_NODE_BITS) - 1);
+}
+
 /* The slot of an inode number, with a reference, and its node there. NULL: there is none. */
 struct sf_slot *sf_slot_of(struct sf_slots *slots, uint64_t ino, sf_node *ret);
 struct sf_slot *sf_slot_ref(struct sf_slots *slots, struct sf_slot *slot); /* of one that is held */
@@ -54,10 +63,5 @@ void sf_slot_unref(struct sf_slots *slots, struct sf_slot *slot);
 /* The kernel has learnt of @n entries of it, or forgot them. Of a number without slot: nothing. */
 void sf_slot_looked_up(struct sf_slots *slots, struct sf_slot *slot, uint64_t n);
 void sf_slot_forget(struct sf_slots *slots, uint64_t ino, uint64_t n);
-
-static inline uint64_t sf_slot_ino(const struct sf_slot *slot, sf_node node)
-{
-	return (uint64_t)slot->number << SF_NODE_BITS | node;
-}
 
 #endif

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 #include "base/buf.h"
 #include "base/error.h"
 
@@ -47,6 +48,13 @@ bool sf_surrogates_any(const char *s, size_t len);
 size_t sf_surrogates_to_bytes(const char *s, size_t len, char *out);
 /* fnmatch of Python: * and ? cross dots and slashes, [seq] and [!seq]; lengths, no NUL needed. */
 bool sf_glob_match(const char *pattern, size_t pattern_len, const char *s, size_t len);
+/* Does it end so? The whole of it may be the end. */
+static inline bool sf_has_suffix(const char *s, const char *suffix)
+{
+	size_t n = strlen(s), m = strlen(suffix);
+
+	return n >= m && memcmp(s + n - m, suffix, m) == 0;
+}
 bool sf_utf8_valid(const char *s, size_t len); /* strict: no surrogates, no overlong forms */
 
 #define SF_SHA256_BYTES 32

@@ -69,19 +69,14 @@ struct export
 	struct sf_old_files old; /* chunks of a larger export, which go when all is written */
 };
 
-static bool has_suffix(const char *s, const char *suffix)
-{
-	size_t n = strlen(s), m = strlen(suffix);
-	return n > m && strcmp(s + n - m, suffix) == 0;
-}
-
 /* The format that a name says, or -1. */
 static int named_format(const char *target)
 {
-	return has_suffix(target, ".pt") || has_suffix(target, ".pth") || has_suffix(target, ".bin")
+	return sf_has_suffix(target, ".pt") || sf_has_suffix(target, ".pth") ||
+	                       sf_has_suffix(target, ".bin")
 	               ? SF_OUT_PT
-	       : has_suffix(target, ".safetensors") ? SF_OUT_SAFETENSORS
-	                                            : -1;
+	       : sf_has_suffix(target, ".safetensors") ? SF_OUT_SAFETENSORS
+	                                               : -1;
 }
 
 static bool is_file_target(const struct export *x)

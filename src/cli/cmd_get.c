@@ -51,12 +51,6 @@ struct get {
 	uint32_t *shown; /* out.file[i] is ch->at[shown[i]] */
 };
 
-static bool has_suffix(const char *s, const char *suffix)
-{
-	size_t n = strlen(s), m = strlen(suffix);
-	return n > m && strcmp(s + n - m, suffix) == 0;
-}
-
 /* A name that says its format; a directory that is there is one whatever it is called. */
 static int format_of_name(const char *path)
 {
@@ -69,7 +63,7 @@ static int format_of_name(const char *path)
 	struct stat st;
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
-		if (has_suffix(path, known[i].suffix))
+		if (sf_has_suffix(path, known[i].suffix))
 			return stat(path, &st) == 0 && S_ISDIR(st.st_mode) ? -1
 			                                                   : (int)known[i].format;
 	return -1;

@@ -228,13 +228,6 @@ int sf_unread_source(const char *source, struct sf_error *err)
 	return sf_fail(err, -ENOTDIR, "'%s' is not a directory", source);
 }
 
-static bool ends(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && memcmp(s + n - m, end, m) == 0;
-}
-
 /* Names of files that hold state: weights, optimizers, random numbers. */
 static bool holds_state(const char *name)
 {
@@ -242,7 +235,7 @@ static bool holds_state(const char *name)
 		                            ".ckpt", ".safetensors", ".npz" };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(exts); i++)
-		if (ends(name, exts[i]))
+		if (sf_has_suffix(name, exts[i]))
 			return true;
 	return false;
 }
@@ -254,7 +247,7 @@ static bool unread_dir(const struct sf_ckpt_builder *b, const struct sf_objinfo 
 	const char *dir = files[at].name;
 	size_t len;
 
-	if (!ends(dir, "/.metadata"))
+	if (!sf_has_suffix(dir, "/.metadata"))
 		return false;
 	len = strlen(dir) - strlen(".metadata");
 	/* what is in it stands around it: names are sorted */

@@ -403,6 +403,17 @@ START_TEST(many_stars_are_not_exponential)
 }
 END_TEST
 
+START_TEST(a_suffix_is_the_end_and_may_be_all)
+{
+	ck_assert(sf_has_suffix("__0_0.distcp", ".distcp"));
+	ck_assert(sf_has_suffix(".distcp", ".distcp"));
+	ck_assert(sf_has_suffix("x", ""));
+	ck_assert(!sf_has_suffix("distcp", ".distcp"));
+	ck_assert(!sf_has_suffix("a.distcp.tmp", ".distcp"));
+	ck_assert(!sf_has_suffix("", "x"));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("path");
@@ -422,6 +433,7 @@ int main(void)
 	tcase_add_test(t, globs_are_pythons);
 	tcase_add_test(t, globs_match_the_obvious_definition);
 	tcase_add_test(t, many_stars_are_not_exponential);
+	tcase_add_test(t, a_suffix_is_the_end_and_may_be_all);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }

@@ -6,6 +6,7 @@
 
 #include "base/arena.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/vec.h"
 #include "format/dcp/dcp_composite.h"
 #include "format/dcp/dcp_lower.h"
@@ -62,13 +63,6 @@ static bool is_optim(const struct child *c)
 	return c->container && strcmp(c->container, "optim") == 0;
 }
 
-static bool ends(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* safetensors beside a metadata.json are those of OLMo-core before 1.0: flat parts, not tensors. */
 static enum kind kind_of(const struct sf_objinfo *files, const struct child *c)
 {
@@ -78,8 +72,9 @@ static enum kind kind_of(const struct sf_objinfo *files, const struct child *c)
 		const char *name = files[i].name + strlen(c->dir);
 		if (strcmp(name, ".metadata") == 0 || dcp_rank_metadata(name, "") == 0)
 			return DCP;
-		data = data || ends(name, ".distcp") || ends(name, ".metadata.tmp");
-		tensors = tensors || ends(name, ".safetensors");
+		data = data || sf_has_suffix(name, ".distcp") ||
+		       sf_has_suffix(name, ".metadata.tmp");
+		tensors = tensors || sf_has_suffix(name, ".safetensors");
 		other = other || strcmp(name, "metadata.json") == 0;
 	}
 	return data ? UNCOMMITTED : tensors && !other ? HF : NOTHING;
@@ -227,7 +222,8 @@ static int warn_uncommitted(const struct sf_objinfo *files, const struct childre
 		size_t k = c->at;
 		if (c->kind != UNCOMMITTED)
 			continue;
-		while (!ends(files[k].name, ".distcp") && !ends(files[k].name, ".metadata.tmp"))
+		while (!sf_has_suffix(files[k].name, ".distcp") &&
+		       !sf_has_suffix(files[k].name, ".metadata.tmp"))
 			k++;
 		r = sf_ckpt_builder_warn(b, NULL, "not-committed",
 		                         "%s is left out: it has %s but no .metadata, "

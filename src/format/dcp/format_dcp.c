@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/path.h"
 #include "ckpt/ckpt_builder.h"
 #include "format/dcp/dcp_composite.h"
 #include "format/dcp/dcp_dir.h"
@@ -115,22 +116,15 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 	return r;
 }
 
-static bool ends(const char *s, const char *end)
-{
-	size_t n = strlen(s), m = strlen(end);
-
-	return n >= m && strcmp(s + n - m, end) == 0;
-}
-
 /* Data files come first, `.metadata` last, by way of a name of its own. */
 static int dcp_unfinished(const struct sf_objinfo *files, size_t n, char *why, size_t size)
 {
 	const char *tmp = NULL, *data = NULL;
 
 	for (size_t i = 0; i < n; i++) {
-		if (ends(files[i].name, ".metadata.tmp"))
+		if (sf_has_suffix(files[i].name, ".metadata.tmp"))
 			tmp = files[i].name;
-		else if (ends(files[i].name, ".distcp") && !data)
+		else if (sf_has_suffix(files[i].name, ".distcp") && !data)
 			data = files[i].name;
 	}
 	if (tmp)
