@@ -52,7 +52,7 @@ int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32
 		   uint64_t off, uint64_t len, uint32_t item, struct sf_pieces *pieces, struct sf_error *err);
 
 /*
- * The same of a box: elements lo[d] ≤ i < hi[d] of every dimension, whole ones. Not empty, inside the tensor.
+ * The same of a box: elements lo[d] ≤ i < hi[d] of every dimension, of which there is at least one. Not empty, inside the tensor.
  *
  * sf_plan_box_chunks: as sf_plan_chunks. Cost: O(log n + chunks touched) for grids, else the chunks whose elements lie between the
  * box's first and last one.

@@ -119,26 +119,9 @@ static int compare(const void *pa, const void *pb)
 	return (a->chunk > b->chunk) - (a->chunk < b->chunk);
 }
 
-SF_VEC(corners, uint64_t);
-
-struct held {
-	unsigned ndim;
-	struct corners at;
-	uint32_t n;
-};
-
-static int hold(void *arg, const uint64_t *lo, const uint64_t *hi)
+static int add_left(void *arg, const uint64_t *lo, const uint64_t *hi)
 {
-	struct held *h = arg;
-
-	if (corners_reserve(&h->at, h->at.n + 2 * h->ndim) < 0)
-		return -ENOMEM;
-	for (unsigned d = 0; d < h->ndim; d++)
-		h->at.at[h->at.n++] = lo[d];
-	for (unsigned d = 0; d < h->ndim; d++)
-		h->at.at[h->at.n++] = hi[d];
-	h->n++;
-	return 0;
+	return sf_left_add(arg, lo, hi);
 }
 
 static const char *key_of(const struct sf_ckpt *ckpt, const struct sf_tensor *t, int *ret_len)
@@ -161,17 +144,16 @@ static int check_holes(const struct sf_ckpt *ckpt, const struct asked *a,
 {
 	const struct sf_tensor *t = a->t;
 	uint64_t budget = SF_HOLE_BUDGET, elem = sf_dtype_info(t->dtype)->bytes;
-	SF_CLEANUP(corners_release) struct corners at = { 0 };
-	struct held held = { .ndim = t->ndim };
+	struct sf_left held = { .ndim = t->ndim };
 	struct sf_cover cover = { .hole = false };
 	int len, r = 0;
 
 	for (size_t i = 0; i < found->n && r >= 0; i++)
-		r = meet_chunk(a, found->at[i].chunk, hold, &held);
-	at = held.at; /* released here */
-	const struct sf_boxes boxes = { t->ndim, held.n, held.at.at };
+		r = meet_chunk(a, found->at[i].chunk, add_left, &held);
+	const struct sf_boxes boxes = { t->ndim, held.now.n / (2 * (size_t)t->ndim), held.now.at };
 	if (r >= 0)
 		r = sf_cover_sweep(&boxes, a->lo, a->hi, false, &budget, &cover);
+	sf_left_release(&held);
 	if (r >= 0)
 		return cover.hole ? sf_plan_fail_hole(ckpt, t, a->first * elem, cover.hole_at, err)
 		                  : 0;
@@ -226,11 +208,6 @@ struct earlier {
 	uint32_t chunk;
 };
 
-static int add_left(void *arg, const uint64_t *lo, const uint64_t *hi)
-{
-	return sf_left_add(arg, lo, hi);
-}
-
 static int take_box(void *arg, const uint64_t *lo, const uint64_t *hi)
 {
 	return sf_left_take(arg, lo, hi);
@@ -276,7 +253,7 @@ int sf_plan_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, ui
 		             .like = { .item = item,
 		                       .kind = layout->conj || layout->neg ? SF_PIECE_CONVERT
 		                                                           : SF_PIECE_BYTES } };
-	struct sf_left left = { .ndim = SF_MAX(t->ndim, (unsigned char)1) };
+	struct sf_left left = { .ndim = t->ndim };
 	uint64_t stride[SF_DIMS_MAX];
 	struct asked a;
 	struct earlier earlier = { &a, &left, chunk };
