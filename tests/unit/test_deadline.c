@@ -13,7 +13,12 @@ struct one {
 	int order;
 };
 
-static atomic_int fired_so_far;
+static atomic_int fired_so_far; /* reset: tests may share a process (CK_FORK=no) */
+
+static void reset(void)
+{
+	atomic_store(&fired_so_far, 0);
+}
 
 static bool due(struct sf_deadline *d)
 {
@@ -110,6 +115,7 @@ int main(void)
 	Suite *s = suite_create("deadline");
 	TCase *tc = tcase_create("deadline");
 
+	tcase_add_checked_fixture(tc, reset, NULL);
 	tcase_add_test(tc, who_is_late_is_called_in_order_of_time);
 	tcase_add_test(tc, what_is_removed_or_over_is_not_called);
 	tcase_add_test(tc, what_has_no_time_is_called_when_it_is_expedited);
