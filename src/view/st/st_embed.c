@@ -61,16 +61,14 @@ void sf_st_embed_release(struct sf_st_embed *em)
 
 static void skip(struct walk *w, const char *why)
 {
-	sf_st_skip(w->skipped, (const char *)w->name.at, w->name.len, why);
+	sf_st_skip(w->skipped, (const char *)w->name.at + w->strip, w->name.len - w->strip, why);
 	w->told++;
 }
 
 /* Says it of the whole object. */
 static int stop(struct walk *w, const char *why)
 {
-	const struct sf_entry *e = &w->c->entry[w->sel->entry[w->at]];
-
-	sf_st_skip(w->skipped, e->name, e->len, why);
+	sf_st_skip_at(w->skipped, w->c, w->sel, w->at, why);
 	w->told++;
 	w->stop = true;
 	return 0;
@@ -402,7 +400,7 @@ static int take_object(void *arg, uint32_t object, struct sf_object_value *v, st
 		return sf_fail(err, r, "no memory for the tensors in '%.300s'", e->name);
 	w->whole = w->em->inner.n == found + 1 && w->em->inner.at[found].name_len == stripped;
 	if (!w->whole)
-		sf_st_skip(w->skipped, e->name, e->len,
+		sf_st_skip_at(w->skipped, w->c, w->sel, w->at,
 		           w->c->ckpt->object[object].subclass ? INSTANCE : "not a tensor");
 	w->at++;
 	return 0;
@@ -417,7 +415,7 @@ static void cannot_read(void *arg, uint32_t object, int code, const struct sf_er
 
 	if (!e)
 		return;
-	sf_st_skip(w->skipped, e->name, e->len, "its value cannot be read: missing or malformed");
+	sf_st_skip_at(w->skipped, w->c, w->sel, w->at, "its value cannot be read: missing or malformed");
 	atomic_fetch_add_explicit(&io->counters.errors, 1, memory_order_relaxed);
 	sf_log_limited(io->failures, io->log, SF_LOG_WARN, ~sf_hash(e->name, e->len),
 	               "left out of a safetensors view: key '%.200s': %s", e->name, why->msg);

@@ -153,7 +153,7 @@ static int choose(struct st *s, struct sf_error *err)
 		if (!why)
 			s->order[s->n++] = pos;
 		else if (!s->embeds || e->tensor != SF_NONE)
-			sf_st_skip(&skipped, e->name, e->len, why);
+			sf_st_skip_at(&skipped, s->c, &s->sel, pos, why);
 	}
 	if (s->embeds)
 		r = embed(s, &skipped, err);
