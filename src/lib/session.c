@@ -77,13 +77,27 @@ static void find_companions(struct sf_session *s, const char *source)
 		close(fd);
 }
 
+/* Messages of files have their names below the source: whoever has many must see of which. Those
+ * of the checkpoint as a whole begin with it. */
+static int name_source(const char *source, int code, struct sf_error *err)
+{
+	size_t len = strlen(source);
+
+	if (err && err->msg[0] == '\'' && strncmp(err->msg + 1, source, len) == 0 &&
+	    err->msg[len + 1] == '\'')
+		return code;
+	return sf_fail_ctx(err, code, "'%s'", source);
+}
+
 int sf_session_load(struct sf_session *s, struct sf_error *err)
 {
 	const struct sf_load_options load = { .source_format = s->opt->source_format,
 		                              .complete = s->opt->complete };
 	int r = sf_ckpt_load(s->store, &load, &s->ckpt, err);
 
-	if (r >= 0)
+	if (r < 0)
+		name_source(s->store->source, r, err);
+	else
 		r = sf_catalog_new(s->ckpt, &s->view, &s->catalog, err);
 	if (r >= 0)
 		r = sf_reader_new(s->ckpt, s->store, &s->reader, err);

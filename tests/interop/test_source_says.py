@@ -51,6 +51,18 @@ def files():
         check(name, r.returncode == 1 and r.stderr == f"shardfuse: '{CKPT}/{name}' {want}\n", r.stderr)
 
 
+def damage():
+    bad = copy("bad")
+    with open(f"{bad}/.metadata", "r+b") as f:
+        f.truncate(300)
+    for src in (bad, f"file://{bad}"):
+        r = run("info", src)
+        check("what does not load is named by its directory", r.returncode == 1 and r.stderr.startswith(f"shardfuse: '{bad}': dcp '.metadata': pickle: "), r.stderr)
+    os.unlink(f"{bad}/.metadata")
+    r = run("info", bad)
+    check("… and once", r.returncode == 1 and r.stderr.count(bad) == 1, r.stderr)
+
+
 def names():
     real = copy("real")
     os.symlink("real", f"{W}/latest")
@@ -110,7 +122,7 @@ def deep():
     check("and has one line", len(keys) == len(set(keys)) and key["key"] in keys, [k for k in keys if keys.count(k) > 1])
 
 
-for part in (mounts, files, names, denied, deep):
+for part in (mounts, files, damage, names, denied, deep):
     with attempt(part.__name__):
         part()
 shutil.rmtree(W, ignore_errors=True)
