@@ -29,7 +29,8 @@ struct sf_fs {
 	unsigned request_timeout_s; /* after which the kernel gives us up; 0: never */
 	unsigned size_timeout_s;    /* after which who waits for a size is told so; 0: never */
 	struct sf_open_table open;
-	/* Sizes views. Its tasks wait for reads, which may wait for tasks of io->work: not one of those. */
+	/* Sizes views. Its tasks wait for reads, which may wait for tasks of io->work: not one of
+	 * those. */
 	struct sf_thread_pool *sizers;
 	bool passthrough; /* the kernel agreed to serve shards/ itself (kernel_init.h) */
 	int session_fd;
@@ -55,7 +56,8 @@ void sf_fs_drain(struct sf_fs *fs);
 /* Answers what was interrupted while its size was not known. Each receiving thread calls it behind
  * each request. */
 void sf_fs_answer_interrupted(struct sf_fs *fs);
-/* Those who have waited for a size for too long get EIO; the sizing itself goes on, for who asks next. */
+/* Those who have waited for a size for too long get EIO; the sizing itself goes on, for who asks
+ * next. */
 void sf_fs_answer_late(struct sf_fs *fs);
 /* Waits for the sizing that is under way: at most until its reads' deadlines. Their replies find
  * the device closed. */

@@ -16,11 +16,12 @@ int sf_kernel_init_hook(struct sf_fs *fs, struct fuse_session *se, struct sf_err
 /* What the kernel offered in its INIT request, and what we want of it. */
 struct sf_kernel_offer {
 	uint32_t flags, flags2;
-	bool passthrough;   /* we may: root */
-	unsigned timeout_s; /* seconds until the kernel gives the mount up over a request; 0: never */
+	bool passthrough; /* we may: root */
+	/* seconds until the kernel gives the mount up over a request; 0: never */
+	unsigned timeout_s;
 };
-/* Adds what both sides can to libfuse's reply @out: @len bytes of struct fuse_init_out, shorter from an
- * old kernel. Is passthrough among it? */
+/* Adds what both sides can to libfuse's reply @out: @len bytes of struct fuse_init_out, shorter
+ * from an old kernel. Is passthrough among it? */
 bool sf_kernel_init_patch(const struct sf_kernel_offer *offer, uint8_t *out, size_t len);
 /* Note that INIT was answered: called by the hook, or by the init operation where there is no hook.
  * Once. */

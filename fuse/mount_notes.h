@@ -22,8 +22,8 @@ struct sf_mount_notes {
  */
 void sf_mount_notes_make(struct sf_mount_notes *n, const struct sf_session *s,
                          const char *mountpoint, bool hides_files);
-/* Says them on stderr unless @common->quiet; the warnings to the log too where that is elsewhere.
- */
+/* Says them on stderr unless @common->quiet; the warnings to the log too where that is
+ * elsewhere. */
 void sf_mount_notes_say(const struct sf_mount_notes *n, const struct sf_common *common,
                         bool foreground);
 void sf_mount_notes_release(struct sf_mount_notes *n);

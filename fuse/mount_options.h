@@ -29,8 +29,8 @@ void sf_mount_options_release(struct sf_mount_options *o);
 /* The command line of this process but for its program, its verb, @source and @mountpoint, for
  * status: malloc'ed; NULL when it cannot be told. */
 char *sf_mount_options_given(const char *source, const char *mountpoint);
-/* The rest of struct sf_serve_options from them: users and groups by name or number, umask octal.
- */
+/* The rest of struct sf_serve_options from them: users and groups by name or number, umask
+ * octal. */
 int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
                            struct sf_serve_options *ret, char **ret_fuse_options,
                            struct sf_error *err);

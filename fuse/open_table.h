@@ -36,8 +36,8 @@ int sf_open_table_enter(struct sf_open_table *t, uint64_t ino, int32_t want_back
                         int32_t *ret_backing);
 /* 1 and *ret_backing when it is open, else 0 */
 int sf_open_table_find(struct sf_open_table *t, uint64_t ino, int32_t *ret_backing);
-/* Returns the backing number to close when this was the last open of a passthrough inode, else 0.
- */
+/* Returns the backing number to close when this was the last open of a passthrough inode, else
+ * 0. */
 int32_t sf_open_table_leave(struct sf_open_table *t, uint64_t ino);
 
 #endif

@@ -55,8 +55,8 @@ struct sf_budget_wait {
 	bool queued;
 };
 void sf_budget_queue(struct sf_budget *b, struct sf_budget_wait *w);
-/* true: it does not wait any more and has taken nothing. false: granted was called, or will be now.
- */
+/* true: it does not wait any more and has taken nothing. false: granted was called, or will be
+ * now. */
 bool sf_budget_cancel(struct sf_budget *b, struct sf_budget_wait *w);
 /* Waits on the calling thread. */
 void sf_budget_wait(struct sf_budget *b, enum sf_budget_kind kind, uint64_t bytes);

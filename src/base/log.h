@@ -4,7 +4,8 @@
 
 enum sf_log_level { SF_LOG_ERROR, SF_LOG_WARN, SF_LOG_INFO, SF_LOG_DEBUG };
 
-/* Threads: write may be called from any thread, never with one of our locks held. One line, no newline. */
+/* Threads: write may be called from any thread, never with one of our locks held. One line, no
+ * newline. */
 struct sf_log {
 	void (*write)(void *arg, enum sf_log_level level, const char *line);
 	void *arg;

@@ -6,9 +6,9 @@
 #include "base/error.h"
 #include "base/log.h"
 
-#define SF_LOG_LIMIT_MS 5000   /* the program's window */
-#define SF_LOG_LIMIT_KEYS 1024 /* kinds of lines it remembers: about 300 KiB when all are in use \
-	                        */
+#define SF_LOG_LIMIT_MS 5000 /* the program's window */
+/* kinds of lines it remembers: about 300 KiB when all are in use */
+#define SF_LOG_LIMIT_KEYS 1024
 
 /*
  * A line's key says which lines are alike: the same failure of the same file. The first line of a

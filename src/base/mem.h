@@ -12,21 +12,23 @@
 #define SF_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SF_MAX(a, b) ((a) > (b) ? (a) : (b))
 
-/* One owner: the variable frees what it points to when it goes out of scope; SF_STEAL() hands over. */
+/* One owner: the variable frees what it points to when it goes out of scope; SF_STEAL() hands
+ * over. */
 static inline void sf_freep(void *p)
 {
 	free(*(void **)p);
 }
 #define SF_CLEANUP(fn) __attribute__((cleanup(fn)))
 #define SF_FREE SF_CLEANUP(sf_freep)
-#define SF_STEAL(p)                                                                                \
-	__extension__({                                                                            \
-		__typeof__(p) sf_steal_ = (p);                                                     \
-		(p) = NULL;                                                                        \
-		sf_steal_;                                                                         \
+#define SF_STEAL(p)                            \
+	__extension__({                        \
+		__typeof__(p) sf_steal_ = (p); \
+		(p) = NULL;                    \
+		sf_steal_;                     \
 	})
 
-/* Every size that came from a file passes these before malloc or an offset sees it. False: it overflowed. */
+/* Every size that came from a file passes these before malloc or an offset sees it. False: it
+ * overflowed. */
 static inline bool sf_add(uint64_t a, uint64_t b, uint64_t *ret)
 {
 	return !__builtin_add_overflow(a, b, ret);
@@ -36,7 +38,8 @@ static inline bool sf_mul(uint64_t a, uint64_t b, uint64_t *ret)
 	return !__builtin_mul_overflow(a, b, ret);
 }
 
-/* sf_alloc_array - calloc-checked n * size without clearing; NULL when it overflows or fails. n == 0 gives 1 byte. */
+/* sf_alloc_array - calloc-checked n * size without clearing; NULL when it overflows or fails. n ==
+ * 0 gives 1 byte. */
 static inline void *sf_alloc_array(size_t n, size_t size)
 {
 	size_t bytes;

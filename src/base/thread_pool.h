@@ -6,8 +6,8 @@
 #include "base/error.h"
 
 /*
- * sf_thread_start - a thread that takes no signal meant for the program: all are blocked but SIGBUS and
- * SIGSEGV, which are the thread's own doing. Returns 0 or -errno.
+ * sf_thread_start - a thread that takes no signal meant for the program: all are blocked but SIGBUS
+ * and SIGSEGV, which are the thread's own doing. Returns 0 or -errno.
  */
 int sf_thread_start(pthread_t *ret, void *(*run)(void *arg), void *arg);
 
@@ -20,9 +20,10 @@ struct sf_thread_pool;
 int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf_error *err);
 /* Never fails and never waits: the task is the caller's memory. */
 void sf_thread_pool_submit(struct sf_thread_pool *pool, struct sf_task *task);
-void sf_thread_pool_free(struct sf_thread_pool *pool); /* runs what is queued, then joins; NULL is fine */
-/* The same, but leaves tasks that have not ended within @wait_ms to themselves, whatever they wait for: the
- * last thread frees the pool. What such tasks touch must outlive them. */
+/* runs what is queued, then joins; NULL is fine */
+void sf_thread_pool_free(struct sf_thread_pool *pool);
+/* The same, but leaves tasks that have not ended within @wait_ms to themselves, whatever they wait
+ * for: the last thread frees the pool. What such tasks touch must outlive them. */
 void sf_thread_pool_leave(struct sf_thread_pool *pool, unsigned wait_ms);
 
 #endif

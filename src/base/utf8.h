@@ -1,5 +1,5 @@
-/* UTF-8, one character at a time; strict: no surrogates, no overlong forms, nothing past U+10FFFF.
- */
+/* UTF-8, one character at a time; strict: no surrogates, no overlong forms, nothing past
+ * U+10FFFF. */
 #ifndef SF_BASE_UTF8_H
 #define SF_BASE_UTF8_H
 

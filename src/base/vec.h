@@ -1,4 +1,5 @@
-/* Typed growing arrays: SF_VEC(sf_u32s, uint32_t); makes struct sf_u32s { at, n, cap } and its functions. */
+/* Typed growing arrays: SF_VEC(sf_u32s, uint32_t); makes struct sf_u32s { at, n, cap } and its
+ * functions. */
 #ifndef SF_BASE_VEC_H
 #define SF_BASE_VEC_H
 
@@ -17,7 +18,8 @@ int sf_vec_grow(void **at, size_t *cap, size_t need, size_t elem);
 	/* room for @need elements in all; 0 or -ENOMEM */                                         \
 	__attribute__((unused)) static inline int name##_reserve(struct name *v, size_t need)      \
 	{                                                                                          \
-		return need <= v->cap ? 0 : sf_vec_grow((void **)&v->at, &v->cap, need, sizeof(type)); \
+		return need <= v->cap ? 0                                                          \
+		                      : sf_vec_grow((void **)&v->at, &v->cap, need, sizeof(type)); \
 	}                                                                                          \
 	/* append a copy of @e; 0 or -ENOMEM */                                                    \
 	__attribute__((unused)) static inline int name##_push(struct name *v, type e)              \

@@ -56,7 +56,8 @@ int sf_catalog_new(const struct sf_ckpt *ckpt, const struct sf_view_options *opt
                    struct sf_catalog **ret, struct sf_error *err);
 void sf_catalog_free(struct sf_catalog *c);
 /* The tensor subclass that an object is an instance of, NULL: it is none. */
-static inline const struct sf_subclass *sf_entry_subclass(const struct sf_catalog *c, uint32_t entry)
+static inline const struct sf_subclass *sf_entry_subclass(const struct sf_catalog *c,
+                                                          uint32_t entry)
 {
 	uint32_t object = c->entry[entry].object;
 

@@ -12,8 +12,8 @@
  * Borrows from the catalog. */
 const char *sf_entry_stripped(const struct sf_entry *e, unsigned strip, size_t *ret_len);
 
-/* Order of names component by component: '.' before every other byte, a name before those below it.
- */
+/* Order of names component by component: '.' before every other byte, a name before those below
+ * it. */
 int sf_name_compare(const char *a, size_t a_len, const char *b, size_t b_len);
 
 /* Bytes of the name's first @depth components with a dot behind each (the whole name and one more

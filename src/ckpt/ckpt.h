@@ -1,4 +1,5 @@
-/* A loaded checkpoint: what every format becomes and every view reads. Immutable, one arena, no locks. */
+/* A loaded checkpoint: what every format becomes and every view reads. Immutable, one arena, no
+ * locks. */
 #ifndef SF_CKPT_CKPT_H
 #define SF_CKPT_CKPT_H
 
@@ -15,19 +16,26 @@
 
 /* How a stored item wraps its payload. */
 enum sf_item_form {
-	SF_ITEM_RAW,     /* off is the payload itself, row-major and contiguous (safetensors) */
-	SF_ITEM_TORCH,   /* a torch.save archive of one tensor, or of any object */
-	SF_ITEM_ST_BLOB, /* off is the start of a safetensors blob that holds the tensor under its name (DCP SAFETENSORS mode) */
+	SF_ITEM_RAW,   /* off is the payload itself, row-major and contiguous (safetensors) */
+	SF_ITEM_TORCH, /* a torch.save archive of one tensor, or of any object */
+	/* off is the start of a safetensors blob that holds the tensor under its name (DCP
+	 * SAFETENSORS mode) */
+	SF_ITEM_ST_BLOB,
 };
-enum sf_transform { /* of the whole item */
-	SF_TRANSFORM_NONE, SF_TRANSFORM_ZSTD,
+/* of the whole item */
+enum sf_transform {
+	SF_TRANSFORM_NONE,
+	SF_TRANSFORM_ZSTD,
 	SF_TRANSFORM_ZSTD_MAX = 8, /* 1 to 8: so many zstd streams, one inside the other */
-	SF_TRANSFORM_OTHER, /* one that cannot be undone here: reading is -ENOTSUP; a warning "transform" names it and the file */
+	/* one that cannot be undone here: reading is -ENOTSUP; a warning "transform" names it and
+	 * the file */
+	SF_TRANSFORM_OTHER,
 };
 
 /*
- * A place: a stored file and how items lie in it. Several places may share a file. Sources inside sources (a tar or zip
- * member, a decompressed item) have no place of their own yet: docs/decisions/0002.
+ * A place: a stored file and how items lie in it. Several places may share a file. Sources inside
+ * sources (a tar or zip member, a decompressed item) have no place of their own yet:
+ * docs/decisions/0002.
  */
 struct sf_place {
 	uint32_t file;     /* ckpt->file[] */
@@ -35,48 +43,58 @@ struct sf_place {
 	uint8_t transform; /* enum sf_transform */
 };
 
-/* One chunk, taken out of its tensor's columns. Units: elements; off and len are bytes in the stored file. */
+/* One chunk, taken out of its tensor's columns. Units: elements; off and len are bytes in the
+ * stored file. */
 struct sf_chunk {
 	uint64_t origin[SF_DIMS_MAX], extent[SF_DIMS_MAX]; /* the first ndim are set */
-	uint64_t part_off, part_len; /* which run of the box's row-major order the item holds: 0 and the volume, unless the
-	                                tensor has parts (ZeRO partitions, Megatron's flattened ranges) */
-	uint32_t place;              /* ckpt->place[]; SF_NONE: metadata names no stored item for it */
-	uint64_t off, len;           /* the item */
+	/* which run of the box's row-major order the item holds: 0 and the volume, unless the
+	 * tensor has parts (ZeRO partitions, Megatron's flattened ranges) */
+	uint64_t part_off, part_len;
+	/* ckpt->place[]; SF_NONE: metadata names no stored item for it */
+	uint32_t place;
+	uint64_t off, len; /* the item */
 };
 
 enum {
 	SF_TENSOR_OVERLAP = 1, /* some element is in two chunks: the first in chunk order wins */
 	SF_TENSOR_HOLE = 2,    /* some element is in none */
-	SF_TENSOR_DAMAGED = 4, /* an item is missing or reaches past its file */
-	                          /* both HOLE and OVERLAP without either: chunks too tangled to tell (hostile); readers look */
-	SF_TENSOR_GRID = 8,    /* the non-empty chunks are a full grid: order[] is its cells in row-major order */
+	/* an item is missing or reaches past its file */
+	SF_TENSOR_DAMAGED = 4,
+	/* both HOLE and OVERLAP without either: chunks too tangled to tell (hostile); readers
+	 * look */
+	/* the non-empty chunks are a full grid: order[] is its cells in row-major order */
+	SF_TENSOR_GRID = 8,
 };
 
 struct sf_tensor {
-	uint32_t key;        /* ckpt->key[] */
-	uint8_t dtype;       /* enum sf_dtype */
+	uint32_t key;  /* ckpt->key[] */
+	uint8_t dtype; /* enum sf_dtype */
 	uint8_t ndim;
-	uint8_t wide;        /* coordinates are u64, else u32 */
-	uint8_t flags;       /* SF_TENSOR_* */
-	uint32_t nchunks;    /* stored order, empty ones too */
-	uint32_t norder;     /* non-empty ones */
-	uint64_t chunk0;     /* this tensor's first number in ckpt-wide chunk numbering: chunk i is chunk0 + i */
+	uint8_t wide;     /* coordinates are u64, else u32 */
+	uint8_t flags;    /* SF_TENSOR_* */
+	uint32_t nchunks; /* stored order, empty ones too */
+	uint32_t norder;  /* non-empty ones */
+	/* this tensor's first number in ckpt-wide chunk numbering: chunk i is chunk0 + i */
+	uint64_t chunk0;
 	const uint64_t *shape;
-	uint64_t bytes;      /* of the whole dense tensor */
+	uint64_t bytes; /* of the whole dense tensor */
 	/* Columns; chunk i's coordinates start at i * ndim. */
 	const void *origin, *extent;
 	const uint32_t *place;
 	const uint64_t *off, *len;
-	const uint64_t *part;    /* pairs part_off, part_len; NULL: every item holds its whole box */
-	const uint32_t *order;   /* norder non-empty chunks by their first element (so by origin, lexicographically), then by
-	                            number; behind them the empty ones, nchunks in all */
-	const uint32_t *grid_n;  /* SF_TENSOR_GRID: cells along each dimension */
-	const uint64_t *hull_end;/* not a grid: order[] as an interval tree (ckpt_order.h), NULL for grids */
+	/* pairs part_off, part_len; NULL: every item holds its whole box */
+	const uint64_t *part;
+	/* norder non-empty chunks by their first element (so by origin, lexicographically), then by
+	 * number; behind them the empty ones, nchunks in all */
+	const uint32_t *order;
+	const uint32_t *grid_n; /* SF_TENSOR_GRID: cells along each dimension */
+	/* not a grid: order[] as an interval tree (ckpt_order.h), NULL for grids */
+	const uint64_t *hull_end;
 };
 
 /* What metadata calls a tensor and the item is an object for: an instance of a tensor subclass. */
 struct sf_subclass {
-	const char *name; /* "torchao.optim.subclass_8bit.OptimState8bit" */
+	const char *name;    /* "torchao.optim.subclass_8bit.OptimState8bit" */
 	uint8_t dtype, ndim; /* as metadata has them; dtype may be SF_DTYPE_NONE */
 	const uint64_t *shape;
 };
@@ -86,7 +104,8 @@ struct sf_object {
 	uint32_t key;
 	uint32_t place; /* SF_NONE: no stored item */
 	uint64_t off, len;
-	const char *member; /* the value is what the item's dict has under this str; NULL: all of the item */
+	/* the value is what the item's dict has under this str; NULL: all of the item */
+	const char *member;
 	uint32_t member_len;
 	const struct sf_subclass *subclass; /* NULL: metadata has it as an object */
 };
@@ -98,78 +117,92 @@ struct sf_path_elem {
 	uint32_t is_int; /* a list position, value = the digits */
 };
 
-#define SF_PATH_NESTED 64 /* elements of a path that .pt files nest: a longer one's key stands flat at the root */
+/* elements of a path that .pt files nest: a longer one's key stands flat at the root */
+#define SF_PATH_NESTED 64
 
 /* A key: flat name of a tensor or an object. */
 struct sf_key {
 	const char *name; /* FQN as stored, NUL behind, may hold NULs */
 	uint32_t len;
 	uint32_t npath;
-	const struct sf_path_elem *path; /* planner path; one element (the name) when there is no planner data */
-	uint32_t group;   /* ckpt->group[] */
-	uint32_t tensor;  /* ckpt->tensor[] or SF_NONE */
-	uint32_t object;  /* ckpt->object[] or SF_NONE */
+	/* planner path; one element (the name) when there is no planner data */
+	const struct sf_path_elem *path;
+	uint32_t group;  /* ckpt->group[] */
+	uint32_t tensor; /* ckpt->tensor[] or SF_NONE */
+	uint32_t object; /* ckpt->object[] or SF_NONE */
 };
 
 enum sf_role { SF_ROLE_OTHER, SF_ROLE_MODEL, SF_ROLE_OPTIM };
 
 /* Keys under one container: what GROUP.pt holds. */
 struct sf_group {
-	const char *name;   /* "" is the unnamed group */
+	const char *name; /* "" is the unnamed group */
 	uint32_t len;
-	uint8_t role;       /* enum sf_role */
-	uint8_t strip;      /* path elements that name it: 0 unnamed, 1, or 2 below one root container (app, state) */
+	uint8_t role; /* enum sf_role */
+	/* path elements that name it: 0 unnamed, 1, or 2 below one root container (app, state) */
+	uint8_t strip;
 	uint32_t ntensors, nobjects;
-	uint64_t bytes;     /* of its tensors */
+	uint64_t bytes; /* of its tensors */
 };
 
 struct sf_warning {
-	uint32_t key;     /* SF_NONE: of the whole checkpoint */
-	const char *code; /* "hole", "overlap", "missing-file", "truncated-file", "missing-item", … stable words for scripts */
+	uint32_t key; /* SF_NONE: of the whole checkpoint */
+	/* "hole", "overlap", "missing-file", "truncated-file", "missing-item", … stable words for
+	 * scripts */
+	const char *code;
 	const char *text;
-	uint32_t file;    /* ckpt->file[] when the warning is of that file as such, not of a key in it; else SF_NONE */
+	/* ckpt->file[] when the warning is of that file as such, not of a key in it; else
+	 * SF_NONE */
+	uint32_t file;
 };
 
-/* Words for people about something that is whole: "unread-files" beside the checkpoint, … Not a defect. */
+/* Words for people about something that is whole: "unread-files" beside the checkpoint, … Not a
+ * defect. */
 bool sf_warning_is_note(const char *code);
 
 /* A stored file. names are relative to the source, checked (sf_path_check). */
 struct sf_file {
 	const char *name;
 	uint32_t name_len;
-	bool missing;             /* named by metadata, not in the listing */
-	const char *odd;          /* missing because it is no regular file: a message, "'x' is a fifo, …"; else NULL */
-	struct sf_objinfo info;   /* size and version at load; .name is NULL */
+	bool missing; /* named by metadata, not in the listing */
+	/* missing because it is no regular file: a message, "'x' is a fifo, …"; else NULL */
+	const char *odd;
+	struct sf_objinfo info; /* size and version at load; .name is NULL */
 };
 
 struct sf_ckpt {
 	struct sf_arena arena;
-	const char *format;        /* "dcp" */
-	const char *writer;        /* version of what wrote it as far as it can be told, or NULL */
-	const char *source;        /* as shown to people: no userinfo, no query */
+	const char *format; /* "dcp" */
+	const char *writer; /* version of what wrote it as far as it can be told, or NULL */
+	const char *source; /* as shown to people: no userinfo, no query */
 	const char *content_metadata; /* JSON text or NULL */
-	int64_t step;              /* -1 unknown */
-	uint32_t ranks;            /* writing ranks seen in file names, 0 unknown */
-	int64_t mtime_ns;          /* commit time: of what the format writes last */
-	const struct sf_key *key;        /* stored order: the order of dcp_to_torch_save's result */
+	int64_t step;                 /* -1 unknown */
+	uint32_t ranks;               /* writing ranks seen in file names, 0 unknown */
+	int64_t mtime_ns;             /* commit time: of what the format writes last */
+	const struct sf_key *key;     /* stored order: the order of dcp_to_torch_save's result */
 	const struct sf_tensor *tensor;
 	const struct sf_object *object;
 	const struct sf_group *group;
 	const struct sf_place *place;
 	const struct sf_file *file;
 	const struct sf_warning *warning;
-	uint32_t nmain; /* keys from here on lie beside the checkpoint: in views of their own, not in checkpoint.* */
+	/* keys from here on lie beside the checkpoint: in views of their own, not in
+	 * checkpoint.* */
+	uint32_t nmain;
 	uint32_t nkeys, ntensors, nobjects, ngroups, nplaces, nfiles, nwarnings;
 	uint64_t nchunks;
-	uint8_t version_hash[16];  /* of the source and what identifies this version of it: st_ino, "same checkpoint?" */
-	struct sf_map names;       /* key name -> key index; use sf_ckpt_find */
-	/* every file of the source as listed at load, for shards/: relative names, sorted by bytes */
+	/* of the source and what identifies this version of it: st_ino, "same checkpoint?" */
+	uint8_t version_hash[16];
+	struct sf_map names; /* key name -> key index; use sf_ckpt_find */
+	/* every file of the source as listed at load, for shards/: relative names, sorted by
+	 * bytes */
 	const struct sf_file *listing;
 	uint32_t nlisting;
 };
 
 void sf_ckpt_free(struct sf_ckpt *ckpt); /* NULL is fine */
-uint32_t sf_ckpt_find(const struct sf_ckpt *ckpt, const char *name, size_t len); /* key index or SF_NONE; O(1) */
+/* key index or SF_NONE; O(1) */
+uint32_t sf_ckpt_find(const struct sf_ckpt *ckpt, const char *name, size_t len);
 void sf_tensor_chunk(const struct sf_tensor *t, uint32_t i, struct sf_chunk *ret); /* i < nchunks */
 
 #endif

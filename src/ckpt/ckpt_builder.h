@@ -1,4 +1,5 @@
-/* How a format makes a checkpoint: keys in stored order, each tensor's chunks at once, items when they are known. */
+/* How a format makes a checkpoint: keys in stored order, each tensor's chunks at once, items when
+ * they are known. */
 #ifndef SF_CKPT_CKPT_BUILDER_H
 #define SF_CKPT_CKPT_BUILDER_H
 
@@ -8,64 +9,93 @@
 struct sf_ckpt_builder;
 
 /*
- * All functions: 0 or an index on success; -ENOMEM, -EBADMSG with a message, or -E2BIG with one: a key or an element of a
- * path of over 64 KiB, or paths of over 64 MiB and four times the keys. Not thread-safe. Text is copied.
+ * All functions: 0 or an index on success; -ENOMEM, -EBADMSG with a message, or -E2BIG with one: a
+ * key or an element of a path of over 64 KiB, or paths of over 64 MiB and four times the keys. Not
+ * thread-safe. Text is copied.
  */
-int sf_ckpt_builder_new(const char *format, const char *source, struct sf_ckpt_builder **ret, struct sf_error *err);
+int sf_ckpt_builder_new(const char *format, const char *source, struct sf_ckpt_builder **ret,
+                        struct sf_error *err);
 void sf_ckpt_builder_free(struct sf_ckpt_builder *b); /* an unfinished one too; NULL is fine */
 
 /* A stored file by name (checked; the same name gives the same file), and how items lie in it. */
-int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len, enum sf_item_form form,
-			  enum sf_transform transform, uint32_t *ret_place, struct sf_error *err);
-bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len); /* has some place */
-/* The source's files as listed (one scan), for sizes, versions, missing and truncated files, and shards/. */
-int sf_ckpt_builder_listing(struct sf_ckpt_builder *b, const struct sf_objinfo *files, size_t n, struct sf_error *err);
-/* Asked by finish about files that are not in the listing, a hundred at most: -EBADMSG, with a message, what has that name is
- * no regular file; any other code: there is none. */
+int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len,
+                          enum sf_item_form form, enum sf_transform transform, uint32_t *ret_place,
+                          struct sf_error *err);
+/* has some place */
+bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len);
+/* The source's files as listed (one scan), for sizes, versions, missing and truncated files, and
+ * shards/. */
+int sf_ckpt_builder_listing(struct sf_ckpt_builder *b, const struct sf_objinfo *files, size_t n,
+                            struct sf_error *err);
+/* Asked by finish about files that are not in the listing, a hundred at most: -EBADMSG, with a
+ * message, what has that name is no regular file; any other code: there is none. */
 typedef int sf_ckpt_look(void *arg, const char *file, struct sf_error *err);
 void sf_ckpt_builder_look(struct sf_ckpt_builder *b, sf_ckpt_look *look, void *arg);
 
 /*
- * A tensor, then its chunks in stored order, then the next tensor. A name that exists already is -EBADMSG.
- * Only one tensor is open at a time: beginning the next (or an object, or finish) closes it. *ret_tensor = its index.
+ * A tensor, then its chunks in stored order, then the next tensor. A name that exists already is
+ * -EBADMSG. Only one tensor is open at a time: beginning the next (or an object, or finish) closes
+ * it. *ret_tensor = its index.
  */
-int sf_ckpt_builder_tensor(struct sf_ckpt_builder *b, const char *name, size_t len, enum sf_dtype dtype,
-			   const uint64_t *shape, unsigned ndim, uint32_t *ret_tensor, struct sf_error *err);
+int sf_ckpt_builder_tensor(struct sf_ckpt_builder *b, const char *name, size_t len,
+                           enum sf_dtype dtype, const uint64_t *shape, unsigned ndim,
+                           uint32_t *ret_tensor, struct sf_error *err);
 /* Bounds are checked here (origin + extent ≤ shape). */
-int sf_ckpt_builder_chunk(struct sf_ckpt_builder *b, const uint64_t *origin, const uint64_t *extent, struct sf_error *err);
+int sf_ckpt_builder_chunk(struct sf_ckpt_builder *b, const uint64_t *origin, const uint64_t *extent,
+                          struct sf_error *err);
 /* For the chunk added last: its item holds only this run of the box's row-major order. */
-int sf_ckpt_builder_part(struct sf_ckpt_builder *b, uint64_t part_off, uint64_t part_len, struct sf_error *err);
-int sf_ckpt_builder_object(struct sf_ckpt_builder *b, const char *name, size_t len, uint32_t *ret_object, struct sf_error *err);
+int sf_ckpt_builder_part(struct sf_ckpt_builder *b, uint64_t part_off, uint64_t part_len,
+                         struct sf_error *err);
+int sf_ckpt_builder_object(struct sf_ckpt_builder *b, const char *name, size_t len,
+                           uint32_t *ret_object, struct sf_error *err);
 
-/* Items: any time after the chunk exists. A second item for one chunk: the first stays (replicas). */
-uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name, size_t len, bool *ret_is_tensor); /* tensor or object index, SF_NONE */
-/* The chunk of @tensor at @origin: tries @hint first (UINT32_MAX none), then searches; chunks of volume 0 lose against
- * others of the same origin. SF_NONE when there is none. O(1) with a right hint, else O(log n). Closes the tensor when open. */
-uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor, const uint64_t *origin, unsigned ndim, uint32_t hint);
-void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t chunk, uint32_t place, uint64_t off, uint64_t len);
-void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place, uint64_t off, uint64_t len);
+/* Items: any time after the chunk exists. A second item for one chunk: the first stays
+ * (replicas). */
+/* tensor or object index, SF_NONE */
+uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name, size_t len,
+                              bool *ret_is_tensor);
+/* The chunk of @tensor at @origin: tries @hint first (UINT32_MAX none), then searches; chunks of
+ * volume 0 lose against others of the same origin. SF_NONE when there is none. O(1) with a right
+ * hint, else O(log n). Closes the tensor when open. */
+uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor,
+                                  const uint64_t *origin, unsigned ndim, uint32_t hint);
+void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t chunk,
+                              uint32_t place, uint64_t off, uint64_t len);
+void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place,
+                                uint64_t off, uint64_t len);
 /* Only what the item's dict has under @member. */
-int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const char *member, size_t len);
-/* It is a tensor to metadata, but its item an instance of this class. @shape: of the tensor, or of one shard's box. */
-int sf_ckpt_builder_set_subclass(struct sf_ckpt_builder *b, uint32_t object, const char *class, enum sf_dtype dtype,
-				 const uint64_t *shape, unsigned ndim);
+int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const char *member,
+                               size_t len);
+/* It is a tensor to metadata, but its item an instance of this class. @shape: of the tensor, or of
+ * one shard's box. */
+int sf_ckpt_builder_set_subclass(struct sf_ckpt_builder *b, uint32_t object, const char *class,
+                                 enum sf_dtype dtype, const uint64_t *shape, unsigned ndim);
 /* Keys added from now on lie beside the checkpoint (sf_ckpt.nmain). */
 void sf_ckpt_builder_beside(struct sf_ckpt_builder *b);
 
-/* The planner's path of a key (by name); elements are copied. Without it the path is the name. 1: no such key, ignored. */
-int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len, const struct sf_path_elem *path, size_t n, struct sf_error *err);
+/* The planner's path of a key (by name); elements are copied. Without it the path is the name. 1:
+ * no such key, ignored. */
+int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len,
+                         const struct sf_path_elem *path, size_t n, struct sf_error *err);
 /* Facts about the whole; strings may be NULL. */
-void sf_ckpt_builder_facts(struct sf_ckpt_builder *b, const char *writer, const char *content_metadata, int64_t step, uint32_t ranks, int64_t mtime_ns);
-int sf_ckpt_builder_warn(struct sf_ckpt_builder *b, const char *key_or_null, const char *code, const char *fmt, ...) __attribute__((format(printf, 4, 5)));
+void sf_ckpt_builder_facts(struct sf_ckpt_builder *b, const char *writer,
+                           const char *content_metadata, int64_t step, uint32_t ranks,
+                           int64_t mtime_ns);
+int sf_ckpt_builder_warn(struct sf_ckpt_builder *b, const char *key_or_null, const char *code,
+                         const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /*
- * Groups: by default from paths as design section 3 has it for dcp. A format with other rules names each key's group.
+ * Groups: by default from paths as design section 3 has it for dcp. A format with other rules names
+ * each key's group.
  * @role: enum sf_role.
  */
-int sf_ckpt_builder_group(struct sf_ckpt_builder *b, const char *key, size_t key_len, const char *group, enum sf_role role, unsigned strip, struct sf_error *err);
+int sf_ckpt_builder_group(struct sf_ckpt_builder *b, const char *key, size_t key_len,
+                          const char *group, enum sf_role role, unsigned strip,
+                          struct sf_error *err);
 
 /*
- * Sort, check (bounds of items against file sizes, holes, overlaps: ckpt_check.h), group, warn. The builder is consumed
- * on success. A checkpoint with damage still loads: flags and warnings tell. Cost: O(n log n).
+ * Sort, check (bounds of items against file sizes, holes, overlaps: ckpt_check.h), group, warn. The
+ * builder is consumed on success. A checkpoint with damage still loads: flags and warnings tell.
+ * Cost: O(n log n).
  */
 int sf_ckpt_builder_finish(struct sf_ckpt_builder *b, struct sf_ckpt **ret, struct sf_error *err);
 

@@ -1,5 +1,5 @@
-/* verify --expect: a file of the keys somebody counts on, compared by Megatron's strictness words.
- */
+/* verify --expect: a file of the keys somebody counts on, compared by Megatron's strictness
+ * words. */
 #ifndef SF_CLI_EXPECT_H
 #define SF_CLI_EXPECT_H
 
@@ -18,7 +18,7 @@ struct sf_strict {
 	bool fails;               /* they make verify fail */
 };
 const struct sf_strict *sf_strict_by_name(const char *name); /* NULL unknown */
-const char *sf_strict_name(size_t i);                         /* the i-th, NULL past the last */
+const char *sf_strict_name(size_t i);                        /* the i-th, NULL past the last */
 
 /* A stored key whose dtype or shape is another: "bfloat16" and "float32", "[16, 37]" and "[16]",
  * both when both differ; found is "object" where no tensor is. */

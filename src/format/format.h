@@ -17,25 +17,31 @@ struct sf_format {
 	const char *const *also;
 	/* What makes a directory one, for messages: ".metadata". */
 	const char *marker;
-	/* A file of this name in a directory of a run makes that a checkpoint; NULL: no name does. */
+	/* A file of this name in a directory of a run makes that a checkpoint; NULL: no name
+	 * does. */
 	const char *marker_file;
-	/* How sure are we, 0..100? From names and at most the first bytes of one file. @files: the listing, sorted by name. */
-	int (*probe)(struct sf_store *store, const struct sf_objinfo *files, size_t n, struct sf_error *err);
-	/* Nothing knew the listing: are these the files of a save that did not finish? Then why not,
-	 * for a message, into @why, and 1. NULL: it cannot tell. */
+	/* How sure are we, 0..100? From names and at most the first bytes of one file. @files: the
+	 * listing, sorted by name. */
+	int (*probe)(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+	             struct sf_error *err);
+	/* Nothing knew the listing: are these the files of a save that did not finish? Then why
+	 * not, for a message, into @why, and 1. NULL: it cannot tell. */
 	int (*unfinished)(const struct sf_objinfo *files, size_t n, char *why, size_t size);
 	/* All of it; *ret is finished. The only I/O is metadata. */
-	int (*load)(struct sf_store *store, const struct sf_objinfo *files, size_t n, const struct sf_load_options *opt,
-		    struct sf_ckpt **ret, struct sf_error *err);
+	int (*load)(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+	            const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err);
 };
 extern const struct sf_format sf_format_dcp;
-extern const struct sf_format sf_format_safetensors; /* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF directories */
+/* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF
+ * directories */
+extern const struct sf_format sf_format_safetensors;
 
 /*
  * sf_ckpt_load - list the store once, ask every format, load with the surest.
- * Errors: -ENOENT nothing here looks like a checkpoint (says what was looked for and what was found, e.g. ".metadata.tmp only: the save was not
- * committed"); what load says.
+ * Errors: -ENOENT nothing here looks like a checkpoint (says what was looked for and what was
+ * found, e.g. ".metadata.tmp only: the save was not committed"); what load says.
  */
-int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err);
+int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, struct sf_ckpt **ret,
+                 struct sf_error *err);
 
 #endif

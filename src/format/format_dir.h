@@ -1,5 +1,5 @@
-/* A directory of a checkpoint as formats are given it: what the store listed, what its name says.
- */
+/* A directory of a checkpoint as formats are given it: what the store listed, what its name
+ * says. */
 #ifndef SF_FORMAT_FORMAT_DIR_H
 #define SF_FORMAT_FORMAT_DIR_H
 

@@ -11,7 +11,8 @@ struct sf_unread {
 	const char *format; /* --source-format's word for it; NULL: nothing that is known */
 	char what[160];     /* "DeepSpeed ZeRO-3 checkpoint" */
 	const char *file;   /* one of the files it was told by; the listing's */
-	const char *hint;   /* what could be done instead, to be put behind a message; NULL: nothing */
+	/* what could be done instead, to be put behind a message; NULL: nothing */
+	const char *hint;
 };
 
 /*

@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include "base/buf.h"
 
-/* Version 1 header with magic, padded to a multiple of 64, as numpy.save writes it (numpy/lib/format.py); row-major. */
+/* Version 1 header with magic, padded to a multiple of 64, as numpy.save writes it
+ * (numpy/lib/format.py); row-major. */
 void sf_npy_put_header(struct sf_buf *out, const char *descr, const uint64_t *shape, unsigned ndim);
 
 #endif

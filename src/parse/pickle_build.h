@@ -20,8 +20,8 @@ struct sf_pm {
 	uint8_t op;
 	struct sf_pickle_limits limits; /* without zeros */
 	struct sf_arena *arena;
-	size_t asked; /* bytes of the last allocation, to tell a limit from a machine without memory
-	               */
+	/* bytes of the last allocation, to tell a limit from a machine without memory */
+	size_t asked;
 	struct sf_error *err;
 
 	struct sf_pvs stack;

@@ -1,4 +1,5 @@
-/* Values -> protocol 2 pickle bytes that torch.load takes, also under weights_only=True where the values allow it. */
+/* Values -> protocol 2 pickle bytes that torch.load takes, also under weights_only=True where the
+ * values allow it. */
 #ifndef SF_PARSE_PICKLE_WRITE_H
 #define SF_PARSE_PICKLE_WRITE_H
 
@@ -7,11 +8,12 @@
 #include "parse/pickle_read.h"
 
 /*
- * A pickle being written. Memo numbers are ours, so several parsed values (each from its own pickle) can be written
- * one after another into one stream: what is shared inside one stays shared, recursive lists and dicts keep their PUT
- * right behind EMPTY_LIST / EMPTY_DICT. Strings of globals and storage classes are written once and then fetched
- * (they are interned per stream). Output only uses the opcodes torch's weights_only unpickler knows
- * (torch/_weights_only_unpickler.py, 2.6 to 2.14): no protocol 4 opcode, bytes as _codecs.encode(latin-1 text).
+ * A pickle being written. Memo numbers are ours, so several parsed values (each from its own
+ * pickle) can be written one after another into one stream: what is shared inside one stays shared,
+ * recursive lists and dicts keep their PUT right behind EMPTY_LIST / EMPTY_DICT. Strings of globals
+ * and storage classes are written once and then fetched (they are interned per stream). Output only
+ * uses the opcodes torch's weights_only unpickler knows (torch/_weights_only_unpickler.py, 2.6
+ * to 2.14): no protocol 4 opcode, bytes as _codecs.encode(latin-1 text).
  */
 struct sf_pickle_writer {
 	struct sf_buf *out;
@@ -19,10 +21,12 @@ struct sf_pickle_writer {
 	struct sf_arena *arena; /* interned globals live here */
 	void *interned;         /* private */
 	/*
-	 * Gives the storage a persistent id names its number in this stream: @key is as stored in the value's own archive.
-	 * Called once per PERSID written. Returns 0 and *ret_number, or a negative code with @err.
+	 * Gives the storage a persistent id names its number in this stream: @key is as stored in
+	 * the value's own archive. Called once per PERSID written. Returns 0 and *ret_number, or a
+	 * negative code with @err.
 	 */
-	int (*storage)(void *arg, const char *key, size_t key_len, uint64_t *ret_number, struct sf_error *err);
+	int (*storage)(void *arg, const char *key, size_t key_len, uint64_t *ret_number,
+	               struct sf_error *err);
 	void *storage_arg;
 };
 
@@ -33,9 +37,10 @@ void sf_pickle_writer_release(struct sf_pickle_writer *w);
 void sf_pw_proto(struct sf_pickle_writer *w);
 void sf_pw_stop(struct sf_pickle_writer *w);
 /*
- * One whole value from a parsed tree. -E2BIG past depth 1,000; -EBADMSG what protocol 2 cannot say. Uses the values' .mark, which
- * are 0 again when it returns: the tree can be written once more, but shares nothing with the first time. Opcodes unknown to
- * weights_only appear only where there is no other way: LONG4 (ints over 255 bytes), POP (a tuple or set that holds itself), EXT.
+ * One whole value from a parsed tree. -E2BIG past depth 1,000; -EBADMSG what protocol 2 cannot say.
+ * Uses the values' .mark, which are 0 again when it returns: the tree can be written once more, but
+ * shares nothing with the first time. Opcodes unknown to weights_only appear only where there is no
+ * other way: LONG4 (ints over 255 bytes), POP (a tuple or set that holds itself), EXT.
  */
 int sf_pw_value(struct sf_pickle_writer *w, struct sf_pv *v, struct sf_error *err);
 void sf_pw_str(struct sf_pickle_writer *w, const char *s, size_t len);
@@ -44,7 +49,8 @@ void sf_pw_global(struct sf_pickle_writer *w, const char *module, const char *na
 /* containers being filled: sf_pw_op(w, '}') etc. */
 void sf_pw_op(struct sf_pickle_writer *w, char op);
 /* A contiguous CPU tensor of its own storage "data/<number>". */
-void sf_pw_tensor(struct sf_pickle_writer *w, enum sf_dtype dtype, const uint64_t *shape, unsigned ndim, uint64_t number);
+void sf_pw_tensor(struct sf_pickle_writer *w, enum sf_dtype dtype, const uint64_t *shape,
+                  unsigned ndim, uint64_t number);
 
 /*
  * sf_pv_weights_only - would torch.load(weights_only=True) refuse this value?

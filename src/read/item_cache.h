@@ -30,8 +30,8 @@ struct sf_cached {
  */
 struct sf_item_cache;
 int sf_item_cache_new(struct sf_io *io, struct sf_item_cache **ret, struct sf_error *err);
-void sf_item_cache_end(
-	struct sf_item_cache *c); /* ends and waits for loads under way; no new ones begin */
+/* ends and waits for loads under way; no new ones begin */
+void sf_item_cache_end(struct sf_item_cache *c);
 void sf_item_cache_free(struct sf_item_cache *c); /* that too; NULL is fine */
 
 struct sf_cache_want {
@@ -42,8 +42,8 @@ struct sf_cache_want {
 	enum sf_fetch_kind fetch; /* for the counters */
 	uint64_t expect;          /* ZSTD: bytes that it has inside, as far as is known … */
 	uint64_t decoded_max;     /* … and at most: a longer one is -E2BIG */
-	unsigned streams; /* ZSTD: so many, one inside the other; an item's own, no part of the key
-	                   */
+	/* ZSTD: so many, one inside the other; an item's own, no part of the key */
+	unsigned streams;
 	struct sf_made *made; /* MADE: off is its number, all else is not used */
 };
 /* A reference, or NULL when it is not there. */

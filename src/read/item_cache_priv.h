@@ -57,8 +57,8 @@ struct sf_item_cache {
 		struct sf_cache_entry *bucket[SF_ITEM_BUCKETS];
 		struct sf_cache_entry *newest, *oldest;
 		struct sf_cache_entry *queued, *loading;
-		unsigned nloads; /* queued, loading, and those that are gone but will get their turn
-		                  */
+		/* queued, loading, and those that are gone but will get their turn */
+		unsigned nloads;
 		bool ending;
 	} locked;
 };

@@ -20,8 +20,8 @@ void sf_layouts_free(struct sf_layouts *l); /* NULL is fine */
 bool sf_layout_get(const struct sf_layouts *l, const struct sf_tensor *t, uint32_t i,
                    struct sf_item_layout *ret);
 
-/* Published for all; the first one for a chunk stays (all are made from the same bytes). -ENOMEM.
- */
+/* Published for all; the first one for a chunk stays (all are made from the same bytes).
+ * -ENOMEM. */
 int sf_layout_put(struct sf_layouts *l, const struct sf_tensor *t, uint32_t i,
                   const struct sf_item_layout *layout);
 

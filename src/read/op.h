@@ -246,9 +246,9 @@ void sf_op_drop_batch(struct sf_op *op);
 /* buffer.c: the read's own memory */
 uint8_t *sf_op_dst(struct sf_op *op); /* NULL: no memory, or no_room */
 uint8_t *sf_op_cast_buf(struct sf_op *op);
-int sf_op_leave_caller(
-	struct sf_op *op);            /* what is in the caller's buffer moves to its own; -ENOMEM */
-uint64_t sf_op_rounded(uint64_t len); /* bytes that a buffer of @len takes */
+/* what is in the caller's buffer moves to its own; -ENOMEM */
+int sf_op_leave_caller(struct sf_op *op);
+uint64_t sf_op_rounded(uint64_t len);             /* bytes that a buffer of @len takes */
 void sf_op_holds(struct sf_op *op, int64_t more); /* bytes more than it did, or fewer */
 void sf_op_settle(struct sf_op *op);              /* gives back what was taken and is not held */
 void sf_op_set_kind(struct sf_op *op, enum sf_budget_kind kind);

@@ -1,5 +1,5 @@
-/* Open sources of a checkpoint's files: a bounded LRU, because 10^6 files with one item each exist.
- */
+/* Open sources of a checkpoint's files: a bounded LRU, because 10^6 files with one item each
+ * exist. */
 #ifndef SF_READ_OPEN_FILES_H
 #define SF_READ_OPEN_FILES_H
 
@@ -8,8 +8,8 @@
 
 /*
  * Keyed by a number the caller chooses. A source that a read holds stays open when it falls out:
- * what is open at once is at most the limit and what the reads under way hold (fd_budget.c). Threads: all
- * functions, any number of calls at once. No I/O happens under the lock.
+ * what is open at once is at most the limit and what the reads under way hold (fd_budget.c).
+ * Threads: all functions, any number of calls at once. No I/O happens under the lock.
  */
 struct sf_open_files;
 int sf_open_files_new(unsigned limit, struct sf_open_files **ret, struct sf_error *err);

@@ -1,5 +1,5 @@
-/* A box in two places, and the copies that bring it from one to the other. Only read/ includes it.
- */
+/* A box in two places, and the copies that bring it from one to the other. Only read/ includes
+ * it. */
 #ifndef SF_READ_PLAN_GEOMETRY_H
 #define SF_READ_PLAN_GEOMETRY_H
 

@@ -11,73 +11,94 @@
 struct sf_reader;
 struct sf_op;
 
-/* @ckpt, @store and @io outlive the reader. Threads: every function below, any number of calls at once. */
-int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_reader **ret, struct sf_error *err);
+/* @ckpt, @store and @io outlive the reader. Threads: every function below, any number of calls at
+ * once. */
+int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_reader **ret,
+                  struct sf_error *err);
 void sf_reader_free(struct sf_reader *r); /* no read may be under way */
 const struct sf_ckpt *sf_reader_ckpt(const struct sf_reader *r);
-struct sf_io *sf_reader_io(const struct sf_reader *r); /* the store's: views log and count through it */
+/* the store's: views log and count through it */
+struct sf_io *sf_reader_io(const struct sf_reader *r);
 
-/* What a range of a virtual file is made of, in order; a view says it through the functions below. Each: 0; -ERANGE, more
- * than the read asks for, or than is there; -ENOMEM. */
+/* What a range of a virtual file is made of, in order; a view says it through the functions below.
+ * Each: 0; -ERANGE, more than the read asks for, or than is there; -ENOMEM. */
 struct sf_parts;
 /* Bytes made by the view (headers): copied at once. */
 int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len);
 int sf_parts_zeros(struct sf_parts *p, uint64_t len);
-/* [off, off+len) of a tensor's dense row-major bytes; cast: SF_DTYPE_NONE as stored, else off and len count bytes of the cast dtype. */
-int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len, enum sf_dtype cast);
+/* [off, off+len) of a tensor's dense row-major bytes; cast: SF_DTYPE_NONE as stored, else off and
+ * len count bytes of the cast dtype. */
+int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len,
+                    enum sf_dtype cast);
 /* [off, off+len) of a source that is the view's own; the read takes references. */
 int sf_parts_source(struct sf_parts *p, struct sf_source *src, uint64_t off, uint64_t len);
 /* [off, off+len) of a stored file (shards/), by ckpt->listing[] index. */
 int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t len);
-/* [off, off+len) inside an object's item after its transform (a tensor record of a bytes item): item-relative. */
+/* [off, off+len) inside an object's item after its transform (a tensor record of a bytes item):
+ * item-relative. */
 int sf_parts_object(struct sf_parts *p, uint32_t object, uint64_t off, uint64_t len);
 
-/* The bytes of a read: some point into the read's own buffer, some into leases (only for system calls, source.h). */
+/* The bytes of a read: some point into the read's own buffer, some into leases (only for system
+ * calls, source.h). */
 struct sf_read {
 	/* the caller's: fill, then call */
-	int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err); /* says the parts of [off, off+len) */
+	/* says the parts of [off, off+len) */
+	int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+	            struct sf_error *err);
 	void *arg;
 	uint64_t off, len;
-	bool inner;        /* for what a view makes (made.h): its buffers are charged as that's */
-	void *buf;         /* NULL: the reader's own buffer and leases; else all bytes are put here and iov is that */
+	bool inner; /* for what a view makes (made.h): its buffers are charged as that's */
+	/* NULL: the reader's own buffer and leases; else all bytes are put here and iov is that */
+	void *buf;
 	void (*done)(struct sf_read *rd, int r); /* for park: once, any thread, no lock held */
 	/* the result when r == 0: sums to len; valid until sf_read_release */
 	struct iovec *iov;
 	int niov;
 	struct sf_error err; /* message when r < 0 */
-	uint32_t file;       /* then: the stored file it is about, as ckpt->file[] or behind those listing[]; SF_NONE: of none */
-	void *priv;          /* the caller's */
+	/* then: the stored file it is about, as ckpt->file[] or behind those listing[]; SF_NONE: of
+	 * none */
+	uint32_t file;
+	void *priv;               /* the caller's */
 	struct sf_op *_Atomic op; /* the reader's; NULL before the first call */
 };
 
 /*
  * sf_read_start - all that can be done without waiting, in this thread.
  *
- * 0: answered. -EAGAIN: it would wait, and keeps what it has: sf_read_park goes on with it, sf_read_release gives it up. The caller may
- * move @rd in between, to where a completion finds it. Else an error.
+ * 0: answered. -EAGAIN: it would wait, and keeps what it has: sf_read_park goes on with it,
+ * sf_read_release gives it up. The caller may move @rd in between, to where a completion finds it.
+ * Else an error.
  */
 int sf_read_start(struct sf_reader *r, struct sf_read *rd);
-/* Goes on with a read that was started, or starts one. done is called when all bytes are there, or failed, or the deadline passed, or it
- * was cancelled, maybe before this returns. @rd stays the caller's, where it is. */
+/* Goes on with a read that was started, or starts one. done is called when all bytes are there, or
+ * failed, or the deadline passed, or it was cancelled, maybe before this returns. @rd stays the
+ * caller's, where it is. */
 void sf_read_park(struct sf_reader *r, struct sf_read *rd);
-void sf_read_cancel(struct sf_reader *r, struct sf_read *rd); /* done still comes, soon, with -ECANCELED unless it was finished;
-                                                                 not from within cancel: the caller may hold a lock */
-void sf_read_release(struct sf_read *rd);                     /* after the result was used (or failed); buf of the caller stays */
-int sf_read_wait(struct sf_reader *r, struct sf_read *rd);    /* start, else park and wait */
+/* done still comes, soon, with -ECANCELED unless it was finished; not from within cancel: the
+ * caller may hold a lock */
+void sf_read_cancel(struct sf_reader *r, struct sf_read *rd);
+/* after the result was used (or failed); buf of the caller stays */
+void sf_read_release(struct sf_read *rd);
+int sf_read_wait(struct sf_reader *r, struct sf_read *rd); /* start, else park and wait */
 
 /* Shorthands that wait. */
-int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len, struct sf_error *err);
+int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len,
+                   struct sf_error *err);
 
 /*
- * Whole items of objects (bytes items), coalesced: each is handed over once, in any order, on the calling thread, decompressed.
- * An item longer than @limit (it may hold big tensors) is handed over with item == NULL and its length: the caller then reads
- * the ranges it needs with sf_read_object_range. An item that cannot be read ends it with its error. @each's negative result too.
+ * Whole items of objects (bytes items), coalesced: each is handed over once, in any order, on the
+ * calling thread, decompressed. An item longer than @limit (it may hold big tensors) is handed over
+ * with item == NULL and its length: the caller then reads the ranges it needs with
+ * sf_read_object_range. An item that cannot be read ends it with its error. @each's negative result
+ * too.
  */
 int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint64_t limit,
-		    int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len, struct sf_error *err), void *arg,
-		    struct sf_error *err);
+                    int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len,
+                                struct sf_error *err),
+                    void *arg, struct sf_error *err);
 /* A range of one object's item (after its transform); and that length. Waits. */
-int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf, uint64_t len, struct sf_error *err);
+int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf,
+                         uint64_t len, struct sf_error *err);
 int sf_read_object_len(struct sf_reader *r, uint32_t object, uint64_t *ret, struct sf_error *err);
 
 #endif

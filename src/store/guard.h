@@ -19,7 +19,9 @@ int sf_guard_install(void);
 /* @iov's lengths of bytes from @from on into its places. 0, or -EFAULT when the mapping ended.
  * SIGBUS must not be blocked. */
 int sf_guard_copy(const struct iovec *iov, int niov, const void *from);
-/* @count runs of @len bytes that follow each other at @from, to places @dst_step bytes apart: a column shard's rows. */
-int sf_guard_copy_strided(void *dst, int64_t dst_step, const void *from, uint64_t len, uint64_t count);
+/* @count runs of @len bytes that follow each other at @from, to places @dst_step bytes apart: a
+ * column shard's rows. */
+int sf_guard_copy_strided(void *dst, int64_t dst_step, const void *from, uint64_t len,
+                          uint64_t count);
 
 #endif

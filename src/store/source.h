@@ -1,4 +1,5 @@
-/* A source: bytes with a size. Three ways to read: try (never waits), submit (completes later), read (waits). */
+/* A source: bytes with a size. Three ways to read: try (never waits), submit (completes later),
+ * read (waits). */
 #ifndef SF_STORE_SOURCE_H
 #define SF_STORE_SOURCE_H
 
@@ -6,8 +7,8 @@
 #include "base/thread_pool.h"
 #include "store/store.h"
 
-/* Bytes lent without a copy. They may only be handed to system calls (a mapping of a file that shrank gives EFAULT there,
- * but SIGBUS to our own loads). Give back with sf_lease_release. */
+/* Bytes lent without a copy. They may only be handed to system calls (a mapping of a file that
+ * shrank gives EFAULT there, but SIGBUS to our own loads). Give back with sf_lease_release. */
 struct sf_lease {
 	const void *at;
 	struct sf_source *src; /* a reference */
@@ -20,8 +21,9 @@ struct sf_io_req {
 	const struct iovec *iov; /* lengths sum to len */
 	int niov;
 	enum sf_fetch_kind kind; /* for the counters */
-	void (*done)(struct sf_io_req *req, int r); /* once, on any thread, no lock held; r = 0 or negative */
-	struct sf_error err;     /* message when r < 0 */
+	/* once, on any thread, no lock held; r = 0 or negative */
+	void (*done)(struct sf_io_req *req, int r);
+	struct sf_error err; /* message when r < 0 */
 	/* the source's while submitted */
 	struct sf_source *src; /* no reference: the caller's lasts until done */
 	struct sf_io_req *next;
@@ -30,18 +32,23 @@ struct sf_io_req {
 };
 
 struct sf_source_ops {
-	/* 0: all bytes copied; -EAGAIN: it would have to wait; else an error with its message. Never waits. */
-	int (*try_read)(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov, uint64_t len, struct sf_error *err);
-	/* 0: lent, @ret has at and token; -EAGAIN: not resident; -ENOTSUP: this source does not lend. Never waits. May be NULL. */
+	/* 0: all bytes copied; -EAGAIN: it would have to wait; else an error with its message.
+	 * Never waits. */
+	int (*try_read)(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+	                uint64_t len, struct sf_error *err);
+	/* 0: lent, @ret has at and token; -EAGAIN: not resident; -ENOTSUP: this source does not
+	 * lend. Never waits. May be NULL. */
 	int (*lend)(struct sf_source *src, uint64_t off, uint64_t len, struct sf_lease *ret);
-	/* Once for each lease with a token: a cache may evict the block from then on. Any thread. NULL: it lends for as long as it lives. */
+	/* Once for each lease with a token: a cache may evict the block from then on. Any thread.
+	 * NULL: it lends for as long as it lives. */
 	void (*unlend)(struct sf_source *src, void *token);
 	void (*submit)(struct sf_source *src, struct sf_io_req *req);
-	/* Ask that a submitted request ends soon with -ECANCELED; done is still called (maybe with success),
-	 * but not from within cancel: the caller may hold a lock. A request that is not (or no longer) this source's is ignored. NULL: a
-	 * request takes as long as it takes. */
+	/* Ask that a submitted request ends soon with -ECANCELED; done is still called (maybe with
+	 * success), but not from within cancel: the caller may hold a lock. A request that is not
+	 * (or no longer) this source's is ignored. NULL: a request takes as long as it takes. */
 	void (*cancel)(struct sf_source *src, struct sf_io_req *req);
-	/* Still the object that was opened? 0 or -ESTALE with a message. Cheap; called before a reply goes out. */
+	/* Still the object that was opened? 0 or -ESTALE with a message. Cheap; called before a
+	 * reply goes out. */
 	int (*check)(struct sf_source *src, struct sf_error *err);
 	void (*free)(struct sf_source *src);
 };
@@ -49,7 +56,7 @@ struct sf_source {
 	const struct sf_source_ops *ops;
 	_Atomic uint32_t refs;
 	struct sf_io *io;
-	const char *name;  /* for messages; the source's */
+	const char *name; /* for messages; the source's */
 	uint64_t size;
 	struct sf_version version;
 };
@@ -58,22 +65,27 @@ struct sf_source *sf_source_ref(struct sf_source *src);
 void sf_source_unref(struct sf_source *src); /* NULL is fine */
 void sf_source_unrefp(struct sf_source **src);
 
-/* Ranges past the end are -EBADMSG with name, offset, length and size: every caller below checks through these wrappers.
- * They also count (counters by kind) and trace. */
-int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov, uint64_t len, enum sf_fetch_kind kind, struct sf_error *err);
-int sf_source_lend(struct sf_source *src, uint64_t off, uint64_t len, enum sf_fetch_kind kind, struct sf_lease *ret);
+/* Ranges past the end are -EBADMSG with name, offset, length and size: every caller below checks
+ * through these wrappers. They also count (counters by kind) and trace. */
+int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+                  uint64_t len, enum sf_fetch_kind kind, struct sf_error *err);
+int sf_source_lend(struct sf_source *src, uint64_t off, uint64_t len, enum sf_fetch_kind kind,
+                   struct sf_lease *ret);
 void sf_lease_release(struct sf_lease *lease);
 void sf_source_submit(struct sf_source *src, struct sf_io_req *req);
-/* Try, else submit and wait, for io->timeout_ms at most: -ETIMEDOUT then. Of a source that cannot cancel the deadline is
- * that of each MiB, and a request that gets no answer is left behind: it holds the source and a thread until it ends. */
-int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len, enum sf_fetch_kind kind, struct sf_error *err);
+/* Try, else submit and wait, for io->timeout_ms at most: -ETIMEDOUT then. Of a source that cannot
+ * cancel the deadline is that of each MiB, and a request that gets no answer is left behind: it
+ * holds the source and a thread until it ends. */
+int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len,
+                   enum sf_fetch_kind kind, struct sf_error *err);
 int sf_source_check(struct sf_source *src, struct sf_error *err);
 /* A whole small object in memory (≤ @limit, else -E2BIG); *ret is malloc'ed, NUL behind. */
-int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind kind, uint8_t **ret, uint64_t *ret_len, struct sf_error *err);
+int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind kind,
+                       uint8_t **ret, uint64_t *ret_len, struct sf_error *err);
 
-/* Are both the same version? 0, or -ESTALE with both in the message. @want_size UINT64_MAX: not known, only versions count;
- * a version that is all zero is not known either. */
-int sf_version_check(const char *name, uint64_t want_size, const struct sf_version *want, uint64_t size,
-		     const struct sf_version *found, struct sf_error *err);
+/* Are both the same version? 0, or -ESTALE with both in the message. @want_size UINT64_MAX: not
+ * known, only versions count; a version that is all zero is not known either. */
+int sf_version_check(const char *name, uint64_t want_size, const struct sf_version *want,
+                     uint64_t size, const struct sf_version *found, struct sf_error *err);
 
 #endif

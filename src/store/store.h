@@ -13,7 +13,8 @@ struct sf_source;
 struct sf_thread_pool;
 struct sf_deadlines;
 
-/* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size is beside it. */
+/* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size
+ * is beside it. */
 struct sf_version {
 	uint64_t dev, ino;
 	int64_t mtime_ns;
@@ -25,46 +26,73 @@ struct sf_objinfo {
 	struct sf_version version;
 };
 
-/* Numbers of one process or mount: what .shardfuse/counters.json shows. Updated with relaxed atomics. */
-enum sf_fetch_kind { SF_FETCH_METADATA, SF_FETCH_HEADER, SF_FETCH_OBJECT, SF_FETCH_TENSOR, SF_FETCH_NKINDS };
+/* Numbers of one process or mount: what .shardfuse/counters.json shows. Updated with relaxed
+ * atomics. */
+enum sf_fetch_kind {
+	SF_FETCH_METADATA,
+	SF_FETCH_HEADER,
+	SF_FETCH_OBJECT,
+	SF_FETCH_TENSOR,
+	SF_FETCH_NKINDS
+};
 struct sf_counters {
 	_Atomic uint64_t read_requests, read_bytes; /* what clients asked of virtual files */
-	_Atomic uint64_t fetched_requests[SF_FETCH_NKINDS], fetched_bytes[SF_FETCH_NKINDS]; /* what was read from sources for it */
-	_Atomic uint64_t errors, stale, parked; /* reads that failed; -ESTALE among them; reads that had to wait */
-	/* Of a mount alone, set before it serves: when it began (CLOCK_REALTIME), 0: none; the words it was given, borrowed. */
+	/* what was read from sources for it */
+	_Atomic uint64_t fetched_requests[SF_FETCH_NKINDS], fetched_bytes[SF_FETCH_NKINDS];
+	/* reads that failed; -ESTALE among them; reads that had to wait */
+	_Atomic uint64_t errors, stale, parked;
+	/* Of a mount alone, set before it serves: when it began (CLOCK_REALTIME), 0: none; the
+	 * words it was given, borrowed. */
 	int64_t began_ns;
 	const char *given;
 };
 
 /* What all stores and readers of a process share. The program makes one; no global. */
 struct sf_io {
-	struct sf_thread_pool *pool; /* for I/O that blocks; never wait on it from one of its own tasks */
-	struct sf_thread_pool *work; /* for work that waits on pool: headers that are hard to read. A task of it never waits for a read */
-	unsigned max_open;           /* files kept open (also mappings); reads under way hold at most half as many beside them */
-	struct sf_thread_pool *make; /* for what views make of objects: waits on pool, and for the budget */
+	/* for I/O that blocks; never wait on it from one of its own tasks */
+	struct sf_thread_pool *pool;
+	/* for work that waits on pool: headers that are hard to read. A task of it never waits for
+	 * a read */
+	struct sf_thread_pool *work;
+	/* files kept open (also mappings); reads under way hold at most half as many beside them */
+	unsigned max_open;
+	/* for what views make of objects: waits on pool, and for the budget */
+	struct sf_thread_pool *make;
 	struct sf_deadlines *deadlines; /* of reads that wait */
-	struct sf_budget *budget;    /* of bytes beyond loaded metadata: --memory */
-	unsigned timeout_ms;         /* a read's deadline; 0: none */
-	int trace_fd;                /* SF_TRACE: a JSON line per source read; -1: none. The program opens and closes it */
-	bool guard;                  /* the program has called sf_guard_install() (guard.h): short runs are copied out of mappings */
+	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
+	unsigned timeout_ms;            /* a read's deadline; 0: none */
+	/* SF_TRACE: a JSON line per source read; -1: none. The program opens and closes it */
+	int trace_fd;
+	/* the program has called sf_guard_install() (guard.h): short runs are copied out of
+	 * mappings */
+	bool guard;
 	const struct sf_log *log;
-	struct sf_log_limit *failures; /* for lines about what fails again and again (log_limit.h); NULL: all are written. The program's */
+	/* for lines about what fails again and again (log_limit.h); NULL: all are written. The
+	 * program's */
+	struct sf_log_limit *failures;
 	struct sf_counters counters;
 };
-int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err); /* the rest gets defaults */
+/* the rest gets defaults */
+int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err);
 void sf_io_release(struct sf_io *io);
 
 struct sf_store;
 struct sf_store_ops {
-	/* The object as it is now; if @want is given and it is another version: -ESTALE with both in the message. A name that is
-	 * no plain file (fifo, directory) is -EBADMSG; never blocks on a fifo. */
-	int (*open)(struct sf_store *s, const char *name, const struct sf_objinfo *want, struct sf_source **ret, struct sf_error *err);
-	/* Every object below @dir ("" the root), recursively to @depth levels of '/', in no order; a callback's negative result ends
-	 * it. Entries that are not plain files are reported with size UINT64_MAX when @dir has them at level 0. */
-	int (*list)(struct sf_store *s, const char *dir, unsigned depth, int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
-		    struct sf_error *err);
-	/* A plain descriptor of the object for FUSE passthrough (local stores); the caller closes it. NULL or -ENOTSUP: has none. */
-	int (*fd)(struct sf_store *s, const char *name, const struct sf_objinfo *want, struct sf_error *err);
+	/* The object as it is now; if @want is given and it is another version: -ESTALE with both
+	 * in the message. A name that is no plain file (fifo, directory) is -EBADMSG; never blocks
+	 * on a fifo. */
+	int (*open)(struct sf_store *s, const char *name, const struct sf_objinfo *want,
+	            struct sf_source **ret, struct sf_error *err);
+	/* Every object below @dir ("" the root), recursively to @depth levels of '/', in no order;
+	 * a callback's negative result ends it. Entries that are not plain files are reported with
+	 * size UINT64_MAX when @dir has them at level 0. */
+	int (*list)(struct sf_store *s, const char *dir, unsigned depth,
+	            int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+	            struct sf_error *err);
+	/* A plain descriptor of the object for FUSE passthrough (local stores); the caller closes
+	 * it. NULL or -ENOTSUP: has none. */
+	int (*fd)(struct sf_store *s, const char *name, const struct sf_objinfo *want,
+	          struct sf_error *err);
 	void (*free)(struct sf_store *s);
 };
 struct sf_store {
@@ -74,11 +102,13 @@ struct sf_store {
 };
 
 /*
- * sf_store_open - a store for SOURCE: a path or file:// (a directory). Relative paths are taken now: the directory is held open,
- * so mounting over it later is fine. s3:// gs:// http(s):// are -ENOTSUP with a message in this version.
- * Not a directory: -ENOTDIR, missing: -ENOENT, each with the path in the message.
+ * sf_store_open - a store for SOURCE: a path or file:// (a directory). Relative paths are taken
+ * now: the directory is held open, so mounting over it later is fine. s3:// gs:// http(s):// are
+ * -ENOTSUP with a message in this version. Not a directory: -ENOTDIR, missing: -ENOENT, each with
+ * the path in the message.
  */
-int sf_store_open(struct sf_io *io, const char *source, struct sf_store **ret, struct sf_error *err);
+int sf_store_open(struct sf_io *io, const char *source, struct sf_store **ret,
+                  struct sf_error *err);
 void sf_store_free(struct sf_store *s); /* NULL is fine */
 /* 1 it is there as a plain file, 0 not, negative an error */
 int sf_store_exists(struct sf_store *s, const char *name, struct sf_error *err);

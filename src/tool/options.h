@@ -43,14 +43,14 @@ int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char
                     struct sf_error *err);
 /* The option whose name is nearest to a misspelt one, or NULL. */
 const char *sf_options_near(const struct sf_opt *const *tables, const char *name, size_t len);
-/* What an option that this version does not have needs ("remote sources"), or NULL: it is unknown.
- */
+/* What an option that this version does not have needs ("remote sources"), or NULL: it is
+ * unknown. */
 const char *sf_options_later(const char *name, size_t len);
 /* Columns that the names take in --help, at most SF_HELP_COLUMN. */
 #define SF_HELP_COLUMN 34
 size_t sf_options_width(const struct sf_opt *table);
-/* The options part of --help: what each does begins at column @width, below a name that is wider.
- */
+/* The options part of --help: what each does begins at column @width, below a name that is
+ * wider. */
 void sf_options_help(const struct sf_opt *table, size_t width, void *file);
 /* The same for names that are words of -o alone: without dashes, "uid=USER". */
 void sf_options_help_words(const struct sf_opt *table, size_t width, void *file);

@@ -39,7 +39,8 @@ int sf_tree_walk(struct sf_tree *t, const char *path, bool follow, sf_node *ret,
  * that may wait. All but size is set then too. */
 int sf_tree_attr(struct sf_tree *t, sf_node n, struct sf_attr *ret);
 int sf_tree_prepare(struct sf_tree *t, sf_node n, struct sf_error *err);
-uint64_t sf_tree_ino(const struct sf_tree *t, sf_node n); /* attr's ino alone, 0 for no node of this tree: for directory entries */
+/* attr's ino alone, 0 for no node of this tree: for directory entries */
+uint64_t sf_tree_ino(const struct sf_tree *t, sf_node n);
 /* Entries from @cookie on (0 the first; "." and ".." are the caller's): @each gets the cookie of
  * the next entry; nonzero ends it. O(entries). */
 int sf_tree_readdir(struct sf_tree *t, sf_node dir, uint64_t cookie,

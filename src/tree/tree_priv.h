@@ -28,8 +28,8 @@ enum sf_tree_kind {
 	SF_T_PT_FILE,
 	SF_T_SAFETENSORS,
 	SF_T_SAFETENSORS_FILE,
-	SF_T_SHARDS, /* index: first of its files in shown[], depth: slashes of the directory's path
-	              */
+	/* index: first of its files in shown[], depth: slashes of the directory's path */
+	SF_T_SHARDS,
 	SF_T_SHARDS_FILE, /* ckpt->listing[] */
 	SF_T_CONTROL,
 	SF_T_CONTROL_FILE,

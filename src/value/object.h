@@ -45,8 +45,8 @@ int sf_objects_load_whole(struct sf_reader *r, const uint32_t *objects, size_t n
 /*
  * sf_objects_make - either of them (@failed NULL: the first), inside a charge that the caller has
  * begun: what is made counts as @charge's too. When the charge refused something (@charge->refused)
- * the result is -ENOMEM, and the caller begins all anew. The two above have a charge of their own, and
- * see to that themselves: each object is given once.
+ * the result is -ENOMEM, and the caller begins all anew. The two above have a charge of their own,
+ * and see to that themselves: each object is given once.
  */
 int sf_objects_make(struct sf_reader *r, const uint32_t *objects, size_t n,
                     int (*each)(void *arg, uint32_t object, struct sf_object_value *v,

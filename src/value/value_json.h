@@ -6,9 +6,8 @@
 #include "value/object.h"
 
 #define SF_VJ_DEPTH 400 /* JSON nesting; readers stop at about 1,000 */
-#define SF_VJ_NODES                                                                  \
-	(4u << 20) /* values written: what a shared pointer shows twice counts twice \
-	            */
+/* values written: what a shared pointer shows twice counts twice */
+#define SF_VJ_NODES (4u << 20)
 #define SF_VJ_BYTES (256u << 20)
 #define SF_VJ_ARRAY 65536 /* elements of a numpy array written as numbers */
 
@@ -41,8 +40,8 @@ void sf_vj_base64(struct sf_vj *j, const char *p, size_t len); /* {"$bytes": …
 bool sf_vj_get_bytes(const struct sf_pv *v, struct sf_buf *own, const char **ret, size_t *ret_len);
 /* value_class.c - a CALL, OBJECT, GLOBAL or PERSID. */
 int sf_vj_class(struct sf_vj *j, const struct sf_pv *v);
-/* value_numpy.c - 1 when @v is a numpy scalar, array or dtype and was written; 0 when it is none.
- */
+/* value_numpy.c - 1 when @v is a numpy scalar, array or dtype and was written; 0 when it is
+ * none. */
 int sf_vj_numpy(struct sf_vj *j, const struct sf_pv *v);
 
 #endif

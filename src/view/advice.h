@@ -32,8 +32,8 @@ int sf_advice_init(struct sf_advice *a, const struct sf_catalog *c, struct sf_re
                    struct sf_error *err);
 void sf_advice_release(struct sf_advice *a);
 
-/* One line for each view of a part that is there, MNT standing for the mountpoint, behind @indent.
- */
+/* One line for each view of a part that is there, MNT standing for the mountpoint, behind
+ * @indent. */
 enum sf_advice_part { SF_ADVICE_WHOLE, SF_ADVICE_GROUPS, SF_ADVICE_HF, SF_ADVICE_TENSOR };
 void sf_advice_put(struct sf_buf *out, const struct sf_advice *a, enum sf_advice_part part,
                    const char *indent);

@@ -77,7 +77,8 @@ struct sf_hf {
 	const char *index_name; /* "model.safetensors.index.json" */
 	const char *index_json; /* NULL with one file */
 	size_t index_len;
-	const struct sf_objinfo *companion; /* files of opt->hf_files_found as they were then, by name */
+	/* files of opt->hf_files_found as they were then, by name */
+	const struct sf_objinfo *companion;
 	uint32_t ncompanions;
 	const struct sf_catalog *catalog;
 };
@@ -88,8 +89,8 @@ struct sf_hf {
  */
 int sf_hf_new(const struct sf_catalog *c, struct sf_hf **ret, struct sf_error *err);
 void sf_hf_free(struct sf_hf *hf);
-/* A companion: small ones are kept when they are sized, of others what is asked for is read. config.json's
- * dtype follows a cast. */
+/* A companion: small ones are kept when they are sized, of others what is asked for is read.
+ * config.json's dtype follows a cast. */
 int sf_view_hf_companion(const struct sf_hf *hf, struct sf_reader *r, uint32_t i,
                          struct sf_vfile **ret, struct sf_error *err);
 

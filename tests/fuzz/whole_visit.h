@@ -1,5 +1,5 @@
-/* All that a checkpoint shows, looked at: the tree, sizes, bytes of the views, what they parse as.
- */
+/* All that a checkpoint shows, looked at: the tree, sizes, bytes of the views, what they parse
+ * as. */
 #ifndef SF_TESTS_FUZZ_WHOLE_VISIT_H
 #define SF_TESTS_FUZZ_WHOLE_VISIT_H
 

@@ -104,8 +104,8 @@ static inline void world_record(struct sf_buf *out, struct sf_zip_entry *e, cons
 	sf_buf_add(out, at, len);
 }
 
-/* An item as torch.save writes it: data.pkl, then storages (name without archive/data/, content).
- */
+/* An item as torch.save writes it: data.pkl, then storages (name without archive/data/,
+ * content). */
 struct world_storage {
 	const char *name; /* "archive/data/0" */
 	const void *at;

@@ -1,5 +1,5 @@
-/* What every test program in C shares: a main, a seed that is printed, the place of the test data.
- */
+/* What every test program in C shares: a main, a seed that is printed, the place of the test
+ * data. */
 #ifndef SF_TESTS_LIB_SF_TEST_H
 #define SF_TESTS_LIB_SF_TEST_H
 

@@ -1,5 +1,5 @@
-/* Random ways to cut a tensor into chunks, and the obvious answer to which chunk holds an element.
- */
+/* Random ways to cut a tensor into chunks, and the obvious answer to which chunk holds an
+ * element. */
 #ifndef SF_TESTS_LIB_SF_TEST_CHUNKS_H
 #define SF_TESTS_LIB_SF_TEST_CHUNKS_H
 
@@ -41,8 +41,8 @@ static inline void tc_coords(const struct tc_tensor *t, uint64_t x, uint64_t *at
 		at[d] = x % t->shape[d];
 }
 
-/* Element @x of the tensor as a number in the chunk's item, or -1. One coordinate after the other.
- */
+/* Element @x of the tensor as a number in the chunk's item, or -1. One coordinate after the
+ * other. */
 static inline int64_t tc_item_index(const struct tc_tensor *t, const struct tc_chunk *c, uint64_t x)
 {
 	uint64_t at[TC_DIMS], r = 0;

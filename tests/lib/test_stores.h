@@ -6,14 +6,18 @@
 
 /* Sources around a source, which is referenced. */
 struct sf_fault { /* the n-th request (from 0) of kind try or submit fails with code; n < 0 never */
-	int64_t fail_at; int code; bool short_read;
-	bool busy; /* try says -EAGAIN, submit is not delayed for it */
+	int64_t fail_at;
+	int code;
+	bool short_read;
+	bool busy;         /* try says -EAGAIN, submit is not delayed for it */
 	unsigned delay_ms; /* submit completes that much later; try says -EAGAIN */
 	_Atomic int64_t seen;
 };
-int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_source **ret, struct sf_error *err);
+int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_source **ret,
+                    struct sf_error *err);
 /* A store whose sources all go through @plan; takes over @s. For tests. */
-int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **ret, struct sf_error *err);
+int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **ret,
+                   struct sf_error *err);
 /* A store of byte strings in memory, for tests: names and bytes borrowed. */
 struct sf_mem_object {
 	const char *name;
@@ -21,6 +25,6 @@ struct sf_mem_object {
 	uint64_t len;
 };
 int sf_store_mem(struct sf_io *io, const struct sf_mem_object *objects, size_t n,
-		 struct sf_store **ret, struct sf_error *err);
+                 struct sf_store **ret, struct sf_error *err);
 
 #endif

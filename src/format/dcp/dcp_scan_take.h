@@ -1,5 +1,5 @@
-/* What runs of records are taken with: constant bytes, numbers and sizes straight from the window.
- */
+/* What runs of records are taken with: constant bytes, numbers and sizes straight from the
+ * window. */
 #ifndef SF_FORMAT_DCP_DCP_SCAN_TAKE_H
 #define SF_FORMAT_DCP_DCP_SCAN_TAKE_H
 

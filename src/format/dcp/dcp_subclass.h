@@ -5,8 +5,8 @@
 
 #include "format/dcp/dcp_lower.h"
 
-/* Classes of tensors whose dtype is not known: its item is an archive; it is none, and is left out.
- */
+/* Classes of tensors whose dtype is not known: its item is an archive; it is none, and is left
+ * out. */
 extern const char dcp_unknown_dtype[], dcp_lost_dtype[];
 
 /*

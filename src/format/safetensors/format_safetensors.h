@@ -13,8 +13,8 @@ struct safetensors_facts {
 /* Are there safetensors files in @dir ("" or "model/") itself? */
 bool safetensors_is_dir(const struct sf_objinfo *files, size_t n, const char *dir);
 /*
- * safetensors_load_dir - the safetensors files of src->dir into @b, keys below src->prefix when it has
- * one.
+ * safetensors_load_dir - the safetensors files of src->dir into @b, keys below src->prefix when it
+ * has one.
  *
  * Which files: those of the index, else the listing's. Warnings: "missing-file", "missing-item",
  * "malformed-tensor", and "unreadable-file" for one whose header is malformed: its tensors are left
@@ -28,7 +28,7 @@ bool safetensors_is_dir(const struct sf_objinfo *files, size_t n, const char *di
  * the directory.
  */
 int safetensors_load_dir(const struct sf_format_dir *src, struct sf_ckpt_builder *b,
-                    struct safetensors_facts *ret, struct sf_error *err);
+                         struct safetensors_facts *ret, struct sf_error *err);
 const char *safetensors_writer(const struct safetensors_facts *f); /* NULL: not known */
 
 #endif

@@ -14,7 +14,7 @@ struct cJSON;
  * Errors: -EBADMSG, -E2BIG malformed or over a limit; those of the store.
  */
 int safetensors_read_header(struct sf_store *store, const char *name, struct sf_arena *arena,
-                       struct sf_st_header *ret, struct sf_error *err);
+                            struct sf_st_header *ret, struct sf_error *err);
 
 /* DCP_SHARDING_INFO: { fqn: { "saved_offsets": [...] } }, found by name. */
 struct safetensors_sharding {
@@ -22,11 +22,12 @@ struct safetensors_sharding {
 	const struct cJSON **at;
 	struct sf_map map;
 };
-int safetensors_read_sharding(const char *text, struct safetensors_sharding *x, struct sf_error *err);
+int safetensors_read_sharding(const char *text, struct safetensors_sharding *x,
+                              struct sf_error *err);
 void safetensors_sharding_release(struct safetensors_sharding *x);
 /* Where the file's part of @t begins in the whole: t->ndim numbers. Without sharding info, or an
  * entry in it, at 0. -EBADMSG. */
-int safetensors_origin(const struct safetensors_sharding *x, const struct sf_st_tensor *t, uint64_t *ret,
-                  struct sf_error *err);
+int safetensors_origin(const struct safetensors_sharding *x, const struct sf_st_tensor *t,
+                       uint64_t *ret, struct sf_error *err);
 
 #endif

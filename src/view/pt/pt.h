@@ -72,7 +72,7 @@ struct sf_pt {
 	const uint8_t *objects_at; /* … while the file is being sized … */
 	uint64_t *span;            /* … object k's is [span[k], span[k + 1]) */
 	uint32_t nspan;
-	bool again; /* a second one, made for the code alone: says nothing */
+	bool again;                  /* a second one, made for the code alone: says nothing */
 	uint32_t first[SF_PT_NMEMO]; /* leaf that puts this memo number, SF_NONE */
 
 	uint64_t *start; /* f.start */

@@ -22,8 +22,8 @@ struct sf_st_skipped {
 };
 void sf_st_skip(struct sf_st_skipped *s, const char *name, size_t len, const char *why);
 /* A position of a selection, by the name that it would have in the file. */
-void sf_st_skip_at(struct sf_st_skipped *s, const struct sf_catalog *c, const struct sf_selection *sel,
-                   uint32_t pos, const char *why);
+void sf_st_skip_at(struct sf_st_skipped *s, const struct sf_catalog *c,
+                   const struct sf_selection *sel, uint32_t pos, const char *why);
 void sf_st_skipped_end(struct sf_st_skipped *s);
 
 #endif
