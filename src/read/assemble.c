@@ -140,8 +140,9 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	if (!kept)
 		return 0;
 	dst = part_dst(op, part);
-	if (!dst || sf_coalesce(&op->co, item->source, i, (uint8_t)fetch_kind(part), base, dst,
-	                        op->pieces.at, kept) < 0)
+	if (!dst ||
+	    sf_coalesce(&op->co, sf_source_hints(op->sources.at[item->source].src), item->source, i,
+	                (uint8_t)fetch_kind(part), base, dst, op->pieces.at, kept) < 0)
 		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
 		               (unsigned long long)op->len);
 	return 0;

@@ -68,6 +68,7 @@ void sf_coalesce_release(struct sf_coalesce *c)
 /* What all functions below need; requests are only joined within one call: items lie apart. */
 struct run {
 	struct sf_coalesce *c;
+	uint64_t range_max, gap_max;
 	struct sf_range like; /* source, item, kind */
 	uint64_t base;
 	uint8_t *dst;
@@ -106,8 +107,8 @@ static int direct(struct run *u, uint64_t src, uint8_t *dst, uint64_t len)
 	while (len) {
 		struct sf_range *r = current(u, false);
 		uint64_t at = u->base + src, gap = 0, n;
-		bool joins = r && at >= r->off + r->len && at - (r->off + r->len) <= SF_GAP_MAX &&
-		             at - r->off < SF_RANGE_MAX && r->niov + 2 <= SF_RANGE_IOV;
+		bool joins = r && at >= r->off + r->len && at - (r->off + r->len) <= u->gap_max &&
+		             at - r->off < u->range_max && r->niov + 2 <= SF_RANGE_IOV;
 
 		if (joins) {
 			gap = at - (r->off + r->len);
@@ -116,7 +117,7 @@ static int direct(struct run *u, uint64_t src, uint8_t *dst, uint64_t len)
 			if (!r)
 				return -ENOMEM;
 		}
-		n = SF_MIN(len, SF_RANGE_MAX - (at - r->off));
+		n = SF_MIN(len, u->range_max - (at - r->off));
 		struct iovec *last = r->niov ? &v->at[v->n - 1] : NULL;
 		if (!gap && last && last->iov_base &&
 		    (uint8_t *)last->iov_base + last->iov_len == dst) {
@@ -136,7 +137,7 @@ static int direct(struct run *u, uint64_t src, uint8_t *dst, uint64_t len)
 	return 0;
 }
 
-/* Makes [src, end) part of a span; at most SF_RANGE_MAX bytes. Returns it, or NULL without memory.
+/* Makes [src, end) part of a span; at most range_max bytes. Returns it, or NULL without memory.
  */
 static struct sf_range *span(struct run *u, uint64_t src, uint64_t end)
 {
@@ -144,8 +145,8 @@ static struct sf_range *span(struct run *u, uint64_t src, uint64_t end)
 	uint64_t from = u->base + src, to = u->base + end;
 
 	if (!r || from < r->off ||
-	    (from > r->off + r->len && from - (r->off + r->len) > SF_GAP_MAX) ||
-	    to - r->off > SF_RANGE_MAX) {
+	    (from > r->off + r->len && from - (r->off + r->len) > u->gap_max) ||
+	    to - r->off > u->range_max) {
 		r = open_range(u, true, src);
 		if (!r)
 			return NULL;
@@ -165,16 +166,16 @@ static int scatter(struct run *u, struct sf_range *r, uint64_t src, struct sf_sc
 static int tiny(struct run *u, const struct sf_piece *p)
 {
 	uint64_t step = p->count > 1 ? (uint64_t)p->src_step : p->len,
-		 most = (SF_RANGE_MAX - p->len) / step + 1;
+		 most = (u->range_max - p->len) / step + 1;
 
 	for (uint64_t i = 0, n; i < p->count; i += n) {
 		uint64_t src = p->src_off + i * step;
 		/* in what is left of the current span, but not in a small rest of it */
 		struct sf_range *r = current(u, true);
 		n = SF_MIN(most, p->count - i);
-		if (r && u->base + src >= r->off && u->base + src - r->off < SF_RANGE_MAX / 2)
+		if (r && u->base + src >= r->off && u->base + src - r->off < u->range_max / 2)
 			n = SF_MIN(n,
-			           (SF_RANGE_MAX - (u->base + src - r->off) - p->len) / step + 1);
+			           (u->range_max - (u->base + src - r->off) - p->len) / step + 1);
 		r = span(u, src, src + (n - 1) * step + p->len);
 		if (!r)
 			return -ENOMEM;
@@ -194,7 +195,7 @@ static int tiny(struct run *u, const struct sf_piece *p)
  * Pieces that step alike over a source where their runs lie side by side: rows of a transposed
  * item. What they take at each step is one span. Returns how many of the @n pieces that are.
  */
-static size_t alike(const struct sf_piece *p, size_t n)
+static size_t alike(const struct run *u, const struct sf_piece *p, size_t n)
 {
 	uint64_t end = p->src_off + p->len;
 	int64_t d = n > 1 ? (int64_t)(p[1].src_off - p[0].src_off) : 0;
@@ -205,8 +206,8 @@ static size_t alike(const struct sf_piece *p, size_t n)
 	       p[k].src_step == p->src_step && p[k].dst_step == p->dst_step &&
 	       (int64_t)(p[k].src_off - p[k - 1].src_off) == d &&
 	       (int64_t)(p[k].dst_off - p[k - 1].dst_off) == D && p[k].src_off >= end &&
-	       p[k].src_off - end <= SF_GAP_MAX &&
-	       p[k].src_off + p->len - p->src_off <= SF_MIN(SF_RANGE_MAX, (uint64_t)p->src_step)) {
+	       p[k].src_off - end <= u->gap_max &&
+	       p[k].src_off + p->len - p->src_off <= SF_MIN(u->range_max, (uint64_t)p->src_step)) {
 		end = p[k].src_off + p->len;
 		k++;
 	}
@@ -214,11 +215,11 @@ static size_t alike(const struct sf_piece *p, size_t n)
 }
 
 /* Does a span that has all the runs of @n pieces that are alike pass what one request may? */
-static bool is_long(const struct sf_piece *p, size_t n)
+static bool is_long(const struct run *u, const struct sf_piece *p, size_t n)
 {
 	uint64_t width = p[n - 1].src_off + p->len - p->src_off;
 
-	return n > 1 && (p->count - 1) * (uint64_t)p->src_step + width > SF_RANGE_MAX;
+	return n > 1 && (p->count - 1) * (uint64_t)p->src_step + width > u->range_max;
 }
 
 /*
@@ -228,7 +229,7 @@ static bool is_long(const struct sf_piece *p, size_t n)
 static int tiny_rows(struct run *u, const struct sf_piece *p, size_t n)
 {
 	uint64_t step = (uint64_t)p->src_step, width = p[n - 1].src_off + p->len - p->src_off,
-		 most = (SF_RANGE_MAX - width) / step + 1;
+		 most = (u->range_max - width) / step + 1;
 	struct sf_scatter row = { .len = p->len, .src_step = p->src_step, .dst_step = p->dst_step };
 	struct sf_scatter all = { .len = p->len,
 		                  .count = n,
@@ -288,12 +289,17 @@ static bool tiny_beside(const struct sf_piece *p, size_t n, size_t i)
 	return n > 1 && p[i ? i - 1 : 1].len < SF_TINY;
 }
 
-int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t kind, uint64_t base,
-                uint8_t *dst, const struct sf_piece *pieces, size_t n)
+int sf_coalesce(struct sf_coalesce *c, const struct sf_source_hints *hints, uint32_t source,
+                uint32_t item, uint8_t kind, uint64_t base, uint8_t *dst,
+                const struct sf_piece *pieces, size_t n)
 {
-	struct run u = {
-		c, { .source = source, .item = item, .kind = kind }, base, dst, c->ranges.n
-	};
+	struct run u = { .c = c,
+		         .range_max = hints->range_max,
+		         .gap_max = hints->gap_max,
+		         .like = { .source = source, .item = item, .kind = kind },
+		         .base = base,
+		         .dst = dst,
+		         .first = c->ranges.n };
 
 	for (size_t i = 0, k; i < n; i += k) {
 		struct sf_piece p = pieces[i];
@@ -308,20 +314,20 @@ int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t k
 		if (p.count == 1 && (p.len >= SF_TINY || !tiny_beside(pieces, n, i)))
 			r = direct(&u, p.src_off, u.dst + p.dst_off, p.len);
 		else if (p.count > 1 && p.len < SF_TINY && p.src_step >= len &&
-		         p.src_step - len <= SF_GAP_MAX &&
-		         is_long(&pieces[i], k = alike(&pieces[i], n - i)))
+		         (uint64_t)(p.src_step - len) <= u.gap_max &&
+		         is_long(&u, &pieces[i], k = alike(&u, &pieces[i], n - i)))
 			r = tiny_rows(&u, &pieces[i], k);
-		else if (p.count == 1 ||
-		         (p.len < SF_TINY && p.src_step >= len && p.src_step - len <= SF_GAP_MAX)) {
+		else if (p.count == 1 || (p.len < SF_TINY && p.src_step >= len &&
+		                          (uint64_t)(p.src_step - len) <= u.gap_max)) {
 			k = 1;
 			r = tiny(&u, &p);
-		} else if (p.src_step >= len && p.src_step - len <= SF_GAP_MAX)
+		} else if (p.src_step >= len && (uint64_t)(p.src_step - len) <= u.gap_max)
 			for (uint64_t j = 0; j < p.count && r >= 0; j++)
 				r = direct(&u, p.src_off + j * p.src_step,
 				           u.dst + p.dst_off + (int64_t)j * p.dst_step, p.len);
 		else
 			r = far_apart(&u, &pieces[i],
-			              k = p.src_step > 0 ? alike(&pieces[i], n - i) : 1);
+			              k = p.src_step > 0 ? alike(&u, &pieces[i], n - i) : 1);
 		if (r < 0)
 			return r;
 	}
@@ -331,22 +337,23 @@ int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t k
 int sf_coalesce_finish(struct sf_coalesce *c)
 {
 	for (size_t i = 0; i < c->ranges.n; i++) {
-		struct sf_range *r = &c->ranges.at[i];
-		uint8_t *gap = NULL;
-		for (uint32_t k = r->iov0; k < r->iov0 + r->niov; k++) {
-			struct iovec *v = &c->iovs.at[k];
-			if (v->iov_base)
-				continue;
-			if (r->span)
-				v->iov_len = r->len;
-			else if (gap)
-				v->iov_base = gap;
-			if (!v->iov_base)
-				v->iov_base = scratch(c, r->span ? r->len : SF_GAP_MAX);
-			if (!v->iov_base)
-				return -ENOMEM;
-			gap = v->iov_base;
-		}
+		const struct sf_range *r = &c->ranges.at[i];
+		struct iovec *v = &c->iovs.at[r->iov0];
+		uint64_t most = 0;
+		uint8_t *gap;
+		if (r->span)
+			v->iov_len = r->len;
+		for (uint32_t k = 0; k < r->niov; k++)
+			if (!v[k].iov_base)
+				most = SF_MAX(most, (uint64_t)v[k].iov_len);
+		if (!most)
+			continue;
+		gap = scratch(c, most); /* all gaps of a request go to the same place */
+		if (!gap)
+			return -ENOMEM;
+		for (uint32_t k = 0; k < r->niov; k++)
+			if (!v[k].iov_base)
+				v[k].iov_base = gap;
 	}
 	return 0;
 }

@@ -7,12 +7,9 @@
 #include <sys/uio.h>
 #include "base/vec.h"
 #include "read/plan.h"
+#include "store/source.h"
 
-#define SF_RANGE_MAX \
-	(UINT64_C(1) \
-	 << 20) /* bytes of one request: longer ones are cut, to be fetched side by side */
 #define SF_RANGE_IOV 1024 /* iovecs of one request: IOV_MAX */
-#define SF_GAP_MAX 4096   /* bytes between two runs that are read over */
 #define SF_TINY 64        /* runs shorter than this go through scratch memory */
 
 SF_VEC(sf_iovs, struct iovec);
@@ -50,12 +47,14 @@ struct sf_coalesce {
  * sf_coalesce - requests for @n pieces of one item.
  *
  * @base: byte of the source where the item's payload begins; @dst: where byte 0 of the pieces'
- * output is. Pieces that follow each other in the source become one request with many iovecs; gaps
- * up to SF_GAP_MAX are read over; runs too short for an iovec, or that lie far apart (a transposed
- * item), are read as spans and scattered. Errors: -ENOMEM. Threads: one per struct.
+ * output is; @hints: the source's. Pieces that follow each other in the source become one request
+ * with many iovecs, of at most range_max bytes; gaps up to gap_max are read over; runs too short
+ * for an iovec, or that lie far apart (a transposed item), are read as spans and scattered. Errors:
+ * -ENOMEM. Threads: one per struct.
  */
-int sf_coalesce(struct sf_coalesce *c, uint32_t source, uint32_t item, uint8_t kind, uint64_t base,
-                uint8_t *dst, const struct sf_piece *pieces, size_t n);
+int sf_coalesce(struct sf_coalesce *c, const struct sf_source_hints *hints, uint32_t source,
+                uint32_t item, uint8_t kind, uint64_t base, uint8_t *dst,
+                const struct sf_piece *pieces, size_t n);
 int sf_coalesce_finish(struct sf_coalesce *c); /* gives spans and gaps their memory; -ENOMEM. Once,
                                                   before the requests go out */
 void sf_range_scatter(const struct sf_coalesce *c,

@@ -59,7 +59,9 @@ int sf_op_ask_headers(struct sf_op *op)
 				return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers",
 				               n);
 		}
-		if (sf_coalesce(&op->co, op->items.at[i].source, i, SF_FETCH_HEADER, 0, op->head,
+		if (sf_coalesce(&op->co,
+		                sf_source_hints(op->sources.at[op->items.at[i].source].src),
+		                op->items.at[i].source, i, SF_FETCH_HEADER, 0, op->head,
 		                op->pieces.at, op->pieces.n) < 0)
 			return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
 	}

@@ -3,7 +3,6 @@
 #include "base/mem.h"
 #include "read/item_cache_priv.h"
 
-#define SLICE (UINT64_C(1) << 20) /* bytes of a compressed item fetched at once */
 #define DECODER \
 	(UINT64_C(640) << 10) /* a zstd decoder's, without the window that a frame asks for … */
 #define WINDOW (UINT64_C(2) << 20)        /* … which is this much as a rule, … */
@@ -11,6 +10,12 @@
 #define WINDOW_MOST (UINT64_C(128) << 20) /* … and this much if that is half of it */
 #define MORE \
 	4 /* times what it had: what one that has more inside than was thought begins anew with */
+
+/* Bytes of it fetched at once, from @pos on. */
+static uint64_t slice(const struct sf_cache_entry *e, uint64_t pos)
+{
+	return SF_MIN(sf_source_hints(e->want.src)->range_max, e->want.len - pos);
+}
 
 /* Bytes of the output for which a compressed item's load begins. */
 static uint64_t first_room(const struct sf_cache_entry *e)
@@ -24,8 +29,7 @@ uint64_t sf_item_zstd_claim(const struct sf_cache_entry *e)
 {
 	uint64_t window = SF_MAX(e->window, WINDOW);
 
-	return first_room(e) + SF_MIN(SLICE, e->want.len) +
-	       (DECODER + window) * SF_MAX(e->want.streams, 1u);
+	return first_room(e) + slice(e, 0) + (DECODER + window) * SF_MAX(e->want.streams, 1u);
 }
 
 static int too_big(struct sf_cache_entry *e)
@@ -83,7 +87,7 @@ int sf_item_zstd_slice(struct sf_cache_entry *e)
 		                   (unsigned long long)e->want.off);
 	e->pos += e->req.len;
 	if (e->pos < e->want.len) {
-		sf_item_fetch(e, e->in, SF_MIN(SLICE, e->want.len - e->pos));
+		sf_item_fetch(e, e->in, slice(e, e->pos));
 		return 1;
 	}
 	r = sf_unzstd_end(e->zstd, err);
@@ -112,6 +116,6 @@ int sf_item_zstd_begin(struct sf_cache_entry *e, uint64_t *first)
 		               e->want.src->name, (unsigned long long)room);
 	/* all of it is there: the buffer never grows */
 	e->out = (struct sf_buf){ .at = e->pages.at, .cap = room, .limit = room };
-	*first = SF_MIN(SLICE, e->want.len);
+	*first = slice(e, 0);
 	return sf_item_make_in(e, SF_MAX(*first, UINT64_C(1)));
 }

@@ -12,6 +12,13 @@
 #include "base/path.h"
 #include "store/source.h"
 
+/* Tuned for preadv out of the page cache and from disk. */
+const struct sf_source_hints sf_hints_local = {
+	.range_max = UINT64_C(1) << 20,
+	.gap_max = 4096,
+	.inflight = 64,
+};
+
 struct sf_source *sf_source_ref(struct sf_source *src)
 {
 	atomic_fetch_add_explicit(&src->refs, 1, memory_order_relaxed);

@@ -52,8 +52,19 @@ struct sf_source_ops {
 	int (*check)(struct sf_source *src, struct sf_error *err);
 	void (*free)(struct sf_source *src);
 };
+/* How a source wants to be asked. A file wants requests that a core copies in no time, a server few large ones. */
+struct sf_source_hints {
+	uint64_t range_max;  /* bytes of one request: longer ranges are cut, to be fetched side by side */
+	uint64_t gap_max;    /* bytes between two wanted runs that are read over rather than asked for apart; below range_max */
+	uint64_t head_guess; /* bytes that an unseen item's header is thought to take, to be asked for together with what is wanted
+	                      * behind it. 0: a round trip costs next to nothing, the header alone comes first */
+	unsigned inflight;   /* requests of one read at once */
+};
+extern const struct sf_source_hints sf_hints_local;
+
 struct sf_source {
 	const struct sf_source_ops *ops;
+	const struct sf_source_hints *hints; /* outlive the source; NULL: sf_hints_local. Read by sf_source_hints() */
 	_Atomic uint32_t refs;
 	struct sf_io *io;
 	const char *name; /* for messages; the source's */
@@ -64,6 +75,10 @@ struct sf_source {
 struct sf_source *sf_source_ref(struct sf_source *src);
 void sf_source_unref(struct sf_source *src); /* NULL is fine */
 void sf_source_unrefp(struct sf_source **src);
+static inline const struct sf_source_hints *sf_source_hints(const struct sf_source *src)
+{
+	return src->hints ? src->hints : &sf_hints_local;
+}
 
 /* Ranges past the end are -EBADMSG with name, offset, length and size: every caller below checks
  * through these wrappers. They also count (counters by kind) and trace. */

@@ -6,10 +6,13 @@
 
 #define SRC (1 << 16)
 #define DST (1 << 16)
+#define RANGE_MAX (UINT64_C(1) << 20) /* a local file's */
+#define GAP_MAX 4096
 
 static uint8_t src[SRC];
 static const uint8_t *from = src; /* what run() reads, and how much of it there is */
 static uint64_t from_len = SRC;
+static struct sf_source_hints hints = { .range_max = RANGE_MAX, .gap_max = GAP_MAX };
 
 /* Does the requests' work on memory; returns the bytes fetched. */
 static uint64_t run(struct sf_coalesce *c)
@@ -22,7 +25,7 @@ static uint64_t run(struct sf_coalesce *c)
 		uint64_t at = r->off;
 		ck_assert_uint_ge(r->niov, 1);
 		ck_assert_uint_le(r->niov, SF_RANGE_IOV);
-		ck_assert_uint_le(r->len, SF_RANGE_MAX);
+		ck_assert_uint_le(r->len, hints.range_max);
 		for (uint32_t k = r->iov0; k < r->iov0 + r->niov; k++) {
 			ck_assert_uint_le(at + c->iovs.at[k].iov_len, from_len);
 			memcpy(c->iovs.at[k].iov_base, from + at, c->iovs.at[k].iov_len);
@@ -92,7 +95,8 @@ static size_t random_pieces(uint64_t *seed, struct sf_piece *p, uint64_t *ret_ds
 	return n;
 }
 
-/* Property: the requests bring every byte of the pieces to its place and touch no other. */
+/* Property: the requests bring every byte of the pieces to its place and touch no other, whatever
+ * the source would like. */
 START_TEST(requests_do_what_the_pieces_say)
 {
 	uint64_t seed = sf_test_seed("requests_do");
@@ -112,17 +116,52 @@ START_TEST(requests_do_what_the_pieces_say)
 				memcpy(want + p[i].dst_off + (int64_t)k * p[i].dst_step,
 				       src + base + p[i].src_off + (int64_t)k * p[i].src_step,
 				       p[i].len);
+		hints.range_max = round % 3 ? RANGE_MAX : 4096 + sf_test_below(&seed, 8192);
+		hints.gap_max = round % 4 ? GAP_MAX : sf_test_below(&seed, 10000);
 		sf_coalesce_reset(&c);
-		ck_assert_int_eq(sf_coalesce(&c, 1, 2, 0, base, got, p, n), 0);
+		ck_assert_int_eq(sf_coalesce(&c, &hints, 1, 2, 0, base, got, p, n), 0);
 		run(&c);
 		ck_assert_msg(memcmp(got, want, DST) == 0,
 		              "round %d: %zu pieces, len %llu, count %llu, steps %lld %lld", round,
 		              n, (unsigned long long)p[0].len, (unsigned long long)p[0].count,
 		              (long long)p[0].src_step, (long long)p[0].dst_step);
 	}
+	hints = sf_hints_local;
 	sf_coalesce_release(&c);
 	free(got);
 	free(want);
+}
+END_TEST
+
+/* 64 rows of 200 bytes, 20,000 apart: a file is asked 64 times, a server where a round trip costs
+ * more than 20,000 bytes five times. */
+START_TEST(a_source_says_what_a_request_is)
+{
+	const struct sf_source_hints server = { .range_max = UINT64_C(256) << 10,
+		                                .gap_max = UINT64_C(64) << 10 };
+	struct sf_piece p = { .len = 200, .count = 64, .src_step = 20000, .dst_step = 200 };
+	struct sf_coalesce c = { 0 };
+	uint8_t *got = malloc(64 * 200), *all = calloc(1, 64 * 20000);
+
+	for (size_t i = 0; i < 64 * 20000; i++)
+		all[i] = (uint8_t)(i * 2654435761u >> 13);
+	from = all;
+	from_len = 64 * 20000;
+	ck_assert_int_eq(sf_coalesce(&c, &sf_hints_local, 0, 0, 0, 0, got, &p, 1), 0);
+	ck_assert_uint_eq(run(&c), 64 * 200);
+	ck_assert_uint_eq(c.ranges.n, 64);
+	sf_coalesce_reset(&c);
+	memset(got, 0, 64 * 200);
+	ck_assert_int_eq(sf_coalesce(&c, &server, 0, 0, 0, 0, got, &p, 1), 0);
+	run(&c);
+	ck_assert_uint_eq(c.ranges.n, 5);
+	for (size_t i = 0; i < 64; i++)
+		ck_assert_mem_eq(got + i * 200, all + i * 20000, 200);
+	from = src;
+	from_len = SRC;
+	sf_coalesce_release(&c);
+	free(got);
+	free(all);
 }
 END_TEST
 
@@ -140,7 +179,7 @@ START_TEST(a_column_shard_is_one_request_with_an_iovec_a_row)
 		                   .dst_step = 800 },
 		                 { .src_off = 2200, .dst_off = 8750, .len = 30, .count = 1 } };
 
-	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 7, got, p, 3), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 0, 0, 0, 7, got, p, 3), 0);
 	ck_assert_uint_eq(c.ranges.n, 1);
 	ck_assert_uint_eq(c.ranges.at[0].niov, 12);
 	ck_assert_uint_eq(run(&c), 2180);
@@ -163,7 +202,7 @@ START_TEST(rows_of_a_transposed_item_share_their_spans)
 			                  .count = 8,
 			                  .src_step = 8000,
 			                  .dst_step = 2 };
-	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, p, 8), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 0, 0, 0, 0, got, p, 8), 0);
 	ck_assert_uint_eq(c.ranges.n, 8); /* not 64 */
 	ck_assert_uint_eq(run(&c), 8 * 16);
 	ck_assert_mem_eq(got + 3 * 32 + 5 * 2, src + 5 * 8000 + 6, 2);
@@ -203,9 +242,9 @@ START_TEST(a_long_transposed_item_is_fetched_once)
 			                  .dst_step = (int64_t)elem };
 	from = item;
 	from_len = bytes;
-	ck_assert_int_eq(sf_coalesce(&c, 1, 2, 0, 0, got, p, rows), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 1, 2, 0, 0, got, p, rows), 0);
 	ck_assert_uint_le(run(&c), bytes);
-	ck_assert_uint_le(c.ranges.n, bytes / SF_RANGE_MAX + 2);
+	ck_assert_uint_le(c.ranges.n, bytes / RANGE_MAX + 2);
 	uint64_t wrong = 0;
 	for (uint64_t r = 0; r < rows; r++)
 		for (uint64_t k = 0; k < cols; k++)
@@ -239,7 +278,7 @@ static size_t one_large(uint64_t len, uint64_t count, uint64_t src_step, uint64_
 	memset(got, 0x55, out);
 	from = large;
 	from_len = used;
-	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, &p, 1), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 0, 0, 0, 0, got, &p, 1), 0);
 	run(&c);
 	uint64_t wrong = 0; /* an assertion a byte takes seconds */
 	for (uint64_t i = 0; i < count; i++) {
@@ -285,7 +324,7 @@ START_TEST(a_span_that_is_full_is_followed_by_another)
 		memcpy(large + i * step, &i, 8);
 	from = large;
 	from_len = all * step;
-	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, p, 2), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 0, 0, 0, 0, got, p, 2), 0);
 	ck_assert_uint_eq(c.ranges.n, 3); /* 2.1 MiB */
 	run(&c);
 	for (uint64_t i = 0; i < all; i++)
@@ -306,24 +345,24 @@ START_TEST(the_longest_gap_has_room)
 	uint8_t *got = malloc(DST);
 	const struct sf_piece gap[2] = {
 		{ .src_off = 10, .len = 100, .count = 1 },
-		{ .src_off = 110 + SF_GAP_MAX, .dst_off = 100, .len = 100, .count = 1 }
+		{ .src_off = 110 + GAP_MAX, .dst_off = 100, .len = 100, .count = 1 }
 	};
 	const struct sf_piece tiny = {
 		.src_off = 9000, .dst_off = 300, .len = 4, .count = 9, .src_step = 8, .dst_step = 4
 	};
 
-	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, gap, 2), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 0, 0, 0, 0, got, gap, 2), 0);
 	ck_assert_uint_eq(c.ranges.n, 1);
-	ck_assert_int_eq(sf_coalesce(&c, 0, 1, 0, 0, got, &tiny, 1), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 0, 1, 0, 0, got, &tiny, 1), 0);
 	ck_assert_int_eq(sf_coalesce_finish(&c), 0);
 	ck_assert_uint_eq(c.iovs.n, 4);
-	ck_assert_uint_eq(c.iovs.at[1].iov_len, SF_GAP_MAX);
+	ck_assert_uint_eq(c.iovs.at[1].iov_len, GAP_MAX);
 	const uint8_t *a = c.iovs.at[1].iov_base, *b = c.iovs.at[3].iov_base;
-	ck_assert(a + SF_GAP_MAX <= b || b + c.iovs.at[3].iov_len <= a);
+	ck_assert(a + GAP_MAX <= b || b + c.iovs.at[3].iov_len <= a);
 	sf_coalesce_reset(&c);
 	struct sf_piece far[2] = { gap[0], gap[1] }; /* a byte more is two requests */
 	far[1].src_off++;
-	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, got, far, 2), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 0, 0, 0, 0, got, far, 2), 0);
 	ck_assert_uint_eq(c.ranges.n, 2);
 	run(&c);
 	ck_assert_mem_eq(got + 100, src + far[1].src_off, 100);
@@ -335,9 +374,9 @@ END_TEST
 START_TEST(long_runs_are_cut_to_be_fetched_side_by_side)
 {
 	struct sf_coalesce c = { 0 };
-	struct sf_piece p = { .len = SF_RANGE_MAX * 3 + 5, .count = 1 };
+	struct sf_piece p = { .len = RANGE_MAX * 3 + 5, .count = 1 };
 
-	ck_assert_int_eq(sf_coalesce(&c, 0, 0, 0, 0, src, &p, 1), 0);
+	ck_assert_int_eq(sf_coalesce(&c, &hints, 0, 0, 0, 0, src, &p, 1), 0);
 	ck_assert_uint_eq(c.ranges.n, 4);
 	ck_assert_uint_eq(c.ranges.at[3].len, 5);
 	sf_coalesce_release(&c);
@@ -350,6 +389,7 @@ static Suite *suite(void)
 	TCase *t = tcase_create("coalesce");
 
 	tcase_add_test(t, requests_do_what_the_pieces_say);
+	tcase_add_test(t, a_source_says_what_a_request_is);
 	tcase_add_test(t, a_column_shard_is_one_request_with_an_iovec_a_row);
 	tcase_add_test(t, rows_of_a_transposed_item_share_their_spans);
 	tcase_add_loop_test(t, a_long_transposed_item_is_fetched_once, 0, 5);
