@@ -98,11 +98,12 @@ uint32_t dcp_transform_of(const char *joined, size_t len)
 {
 	static const char zstd[] = "stream.zstd/1";
 	const size_t n = sizeof(zstd) - 1;
-	const char *end = joined + len, *comma;
+	const char *end, *comma;
 	uint32_t streams = DCP_PLAIN;
 
 	if (len == 0)
 		return DCP_PLAIN;
+	end = joined + len;
 	for (;; joined = comma + 1) {
 		comma = memchr(joined, ',', (size_t)(end - joined));
 		len = (size_t)((comma ? comma : end) - joined);
