@@ -245,7 +245,7 @@ check_PROGRAMS += %D%/tool_fuzz_pack
 # What interop tests in Python drive: values written again, an archive written by us.
 check_PROGRAMS += %D%/tool_repickle %D%/tool_write_pt
 
-TESTS += contrib/check-layers.sh contrib/check-docs.sh
+TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-headers.sh
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(SHELL)
 
@@ -254,7 +254,12 @@ AM_TESTS_ENVIRONMENT = \
 	SF_SRCDIR='$(abs_top_srcdir)'; export SF_SRCDIR; \
 	SF_TEST_DATA='$(abs_top_srcdir)/tests/data'; export SF_TEST_DATA; \
 	SHARDFUSE='$(abs_top_builddir)/shardfuse'; export SHARDFUSE; \
+	CC='$(CC)'; export CC; \
+	SF_CPPFLAGS='$(AM_CPPFLAGS) $(CPPFLAGS)'; export SF_CPPFLAGS; \
 	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-5}; export CK_TIMEOUT_MULTIPLIER;
+if !HAVE_FUSE
+AM_TESTS_ENVIRONMENT += SF_HAVE_FUSE=no; export SF_HAVE_FUSE;
+endif
 if SANITIZE
 AM_TESTS_ENVIRONMENT += \
 	CK_FORK=$${CK_FORK:-no}; export CK_FORK; \

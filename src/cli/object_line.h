@@ -3,6 +3,7 @@
 #define SF_CLI_OBJECT_LINE_H
 
 #include <stdio.h>
+#include "base/buf.h"
 #include "lib/session.h"
 
 struct sf_object_lines {

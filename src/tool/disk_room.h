@@ -2,6 +2,7 @@
 #ifndef SF_TOOL_DISK_ROOM_H
 #define SF_TOOL_DISK_ROOM_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include "base/error.h"
 
