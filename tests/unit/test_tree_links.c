@@ -184,9 +184,11 @@ START_TEST(a_file_has_as_many_links_as_paths)
 					continue;
 				SF_FREE uint8_t *y = content(&w, p.name[k], &y_len);
 				bool same = x_len == y_len && memcmp(x, y, x_len) == 0;
-				/* of objects that cannot be read nothing is left to tell files
-				 * apart */
-				if (same != (p.node[i] == p.node[k]) && !(same && objects))
+				/* of objects that cannot be read, and where all was left out,
+				 * nothing tells files apart */
+				bool alike = objects || (ends(p.name[i], "safetensors") &&
+				                         !memmem(x, x_len, "\"dtype\"", 7));
+				if (same != (p.node[i] == p.node[k]) && !(same && alike))
 					ck_abort_msg("%s and %s", p.name[i], p.name[k]);
 			}
 		}
