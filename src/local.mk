@@ -199,7 +199,8 @@ SF_SOURCES_SAVE =
 
 SF_SOURCES_LIB = \
 	%D%/lib/library.c \
-	%D%/lib/session.c
+	%D%/lib/session.c \
+	%D%/lib/session_watch.c
 
 SF_SOURCES_TOOL = \
 	%D%/tool/ask.c \

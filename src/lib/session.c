@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "format/format_unread.h"
 #include "lib/session.h"
+#include "lib/session_watch.h"
 #include "view/hf/hf_companions.h"
 
 void sf_session_options_init(struct sf_session_options *o)
@@ -42,9 +43,11 @@ int sf_session_store(struct sf_session *s, const struct sf_session_options *opt,
 		s->io = &s->own_io; /* it is there for good: sessions are not moved */
 	}
 	if (r >= 0) {
+		struct sf_session_watch *watch = sf_session_watch_begin(s->io, "opening", source);
 		r = sf_store_open(s->io, source, &s->store, err);
 		if (r == -ENOTDIR)
 			r = sf_unread_source(source, err);
+		sf_session_watch_end(watch);
 	}
 	if (r < 0)
 		sf_session_close(s);
@@ -93,8 +96,10 @@ int sf_session_load(struct sf_session *s, struct sf_error *err)
 {
 	const struct sf_load_options load = { .source_format = s->opt->source_format,
 		                              .complete = s->opt->complete };
+	struct sf_session_watch *watch = sf_session_watch_begin(s->io, "loading", s->store->source);
 	int r = sf_ckpt_load(s->store, &load, &s->ckpt, err);
 
+	sf_session_watch_end(watch);
 	if (r < 0)
 		name_source(s->store->source, r, err);
 	else

@@ -63,6 +63,24 @@ def damage():
     check("… and once", r.returncode == 1 and r.stderr.count(bad) == 1, r.stderr)
 
 
+def stuck():
+    """Storage that does not answer: nobody can end such an open(2), but it is said."""
+    if no_fuse():
+        return skip("storage that does not answer", no_fuse())
+    with Mount(copy("below")) as m:
+        pid = daemon_of(m)
+        os.kill(pid, signal.SIGSTOP)
+        p = None
+        try:
+            p = subprocess.Popen([BIN, "info", f"{m}/shards", "--timeout", "1"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+            line = p.stderr.readline()
+            check("it is said", line == f"shardfuse: warning: '{m}/shards': still opening after 1 s: is its storage slow, or does it not answer?\n", line)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        check("and goes on when it answers", p.wait(60) == 0)
+        p.stderr.close()
+
+
 def names():
     real = copy("real")
     os.symlink("real", f"{W}/latest")
@@ -122,7 +140,7 @@ def deep():
     check("and has one line", len(keys) == len(set(keys)) and key["key"] in keys, [k for k in keys if keys.count(k) > 1])
 
 
-for part in (mounts, files, damage, names, denied, deep):
+for part in (mounts, files, damage, stuck, names, denied, deep):
     with attempt(part.__name__):
         part()
 shutil.rmtree(W, ignore_errors=True)
