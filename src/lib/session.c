@@ -22,8 +22,8 @@ static int start_io(struct sf_io *io, const struct sf_session_options *opt, stru
 {
 	int r = sf_io_init(io, opt->threads, err);
 
-	if (r < 0)
-		return r;
+	if (r < 0) /* a limit of processes or of address space, which fewer threads may fit in */
+		return sf_fail_ctx(err, r, "--threads=%u", opt->threads);
 	sf_budget_set_limit(io->budget, opt->memory);
 	io->timeout_ms = SF_MIN(opt->timeout_s, UINT32_MAX / 1000) * 1000;
 	io->log = opt->log;
