@@ -70,12 +70,14 @@ SF_SOURCES_CKPT = \
 	%D%/ckpt/ckpt.c \
 	%D%/ckpt/ckpt_builder.c \
 	%D%/ckpt/ckpt_builder_chunks.c \
+	%D%/ckpt/ckpt_builder_places.c \
 	%D%/ckpt/ckpt_check.c \
 	%D%/ckpt/ckpt_cover.c \
 	%D%/ckpt/ckpt_finish.c \
 	%D%/ckpt/ckpt_group.c \
 	%D%/ckpt/ckpt_order.c \
-	%D%/ckpt/ckpt_shared.c
+	%D%/ckpt/ckpt_shared.c \
+	%D%/ckpt/place.c
 
 SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_composite.c \

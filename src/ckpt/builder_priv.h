@@ -9,6 +9,8 @@
 #include "ckpt/ckpt_order.h"
 
 #define SF_WARNINGS_MAX 1000
+#define SF_MEMBER \
+	(UINT32_C(1) << 31) /* in sf_place.container until finish: of containers, else of files */
 
 struct sf_pending_warning {
 	uint32_t key;         /* SF_NONE: see name */
@@ -21,6 +23,7 @@ SF_VEC(sf_keys, struct sf_key);
 SF_VEC(sf_tensors, struct sf_tensor);
 SF_VEC(sf_objects, struct sf_object);
 SF_VEC(sf_places, struct sf_place);
+SF_VEC(sf_containers, struct sf_container);
 SF_VEC(sf_files, struct sf_file);
 SF_VEC(sf_pending_warnings, struct sf_pending_warning);
 SF_VEC(sf_group_choices, struct sf_group_choice);
@@ -38,7 +41,9 @@ struct sf_ckpt_builder {
 	struct sf_tensors tensors;
 	struct sf_objects objects;
 	struct sf_places places;
-	struct sf_place_ids next_place; /* the next place of the same file */
+	struct sf_place_ids next_place; /* the next place of the same container */
+	struct sf_containers containers;
+	struct sf_place_ids first_place_in; /* by container */
 	struct sf_files files;
 	struct sf_place_ids first_place; /* by file */
 	struct sf_files listing;
@@ -72,6 +77,8 @@ int sf_builder_warn_file(struct sf_ckpt_builder *b, uint32_t file, const char *c
 /* ckpt_shared.c - a note of tensors that name one stored item: exports write it for each. -ENOMEM.
  * O(n log n) of tensors. */
 int sf_builder_note_shared(struct sf_ckpt_builder *b);
+/* Places and members into the checkpoint, numbered as there. -ENOMEM. */
+int sf_builder_keep_places(struct sf_ckpt_builder *b);
 int sf_builder_no_memory(struct sf_error *err, const struct sf_ckpt_builder *b);
 /* A new key: its name is copied, k's other fields taken. */
 int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, struct sf_key k,

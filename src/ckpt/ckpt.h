@@ -32,19 +32,31 @@ enum sf_transform {
 	SF_TRANSFORM_OTHER,
 };
 
-/*
- * A place: a stored file and how items lie in it. Several places may share a file. Sources inside
- * sources (a tar or zip member, a decompressed item) have no place of their own yet:
- * docs/decisions/0002.
- */
-struct sf_place {
-	uint32_t file;     /* ckpt->file[] */
-	uint8_t form;      /* enum sf_item_form */
-	uint8_t transform; /* enum sf_transform */
+/* A member: bytes of a stored file that have a name there and are read where they lie (a tar's, a
+ * stored zip's). */
+#define SF_CONTAINER_DEPTH 8 /* members inside members */
+struct sf_container {
+	uint32_t file;   /* ckpt->file[] that it lies in */
+	uint32_t parent; /* ckpt->container[], of which it is a member; SF_NONE: of the file */
+	uint32_t depth;  /* 1: a member of the file */
+	uint32_t name_len;
+	const char *name;  /* in the parent, NUL behind */
+	uint64_t off, len; /* bytes from the start of the file; inside the parent's */
 };
 
-/* One chunk, taken out of its tensor's columns. Units: elements; off and len are bytes in the
- * stored file. */
+/*
+ * A place: a container and how items lie in it. Several places may share a container: a stored file
+ * as such, or a member of one. Which it is, what it is called and how it is opened: ckpt/place.h,
+ * and nowhere else.
+ */
+struct sf_place {
+	uint32_t container; /* ckpt->file[]; from nfiles on ckpt->container[container - nfiles] */
+	uint8_t form;       /* enum sf_item_form */
+	uint8_t transform;  /* enum sf_transform */
+};
+
+/* One chunk, taken out of its tensor's columns. Units: elements; off and len are bytes in its
+ * place's container. */
 struct sf_chunk {
 	uint64_t origin[SF_DIMS_MAX], extent[SF_DIMS_MAX]; /* the first ndim are set */
 	/* which run of the box's row-major order the item holds: 0 and the volume, unless the
@@ -184,12 +196,13 @@ struct sf_ckpt {
 	const struct sf_object *object;
 	const struct sf_group *group;
 	const struct sf_place *place;
+	const struct sf_container *container;
 	const struct sf_file *file;
 	const struct sf_warning *warning;
 	/* keys from here on lie beside the checkpoint: in views of their own, not in
 	 * checkpoint.* */
 	uint32_t nmain;
-	uint32_t nkeys, ntensors, nobjects, ngroups, nplaces, nfiles, nwarnings;
+	uint32_t nkeys, ntensors, nobjects, ngroups, nplaces, ncontainers, nfiles, nwarnings;
 	uint64_t nchunks;
 	/* of the source and what identifies this version of it: st_ino, "same checkpoint?" */
 	uint8_t version_hash[16];

@@ -56,6 +56,8 @@ void sf_ckpt_builder_free(struct sf_ckpt_builder *b)
 	sf_objects_release(&b->objects);
 	sf_places_release(&b->places);
 	sf_place_ids_release(&b->next_place);
+	sf_containers_release(&b->containers);
+	sf_place_ids_release(&b->first_place_in);
 	sf_files_release(&b->files);
 	sf_place_ids_release(&b->first_place);
 	sf_files_release(&b->listing);
@@ -96,7 +98,7 @@ static int add_file(struct sf_ckpt_builder *b, const char *name, size_t len, uin
 	if (r < 0)
 		return sf_fail_ctx(err, r, "%s: a stored file's name", b->ckpt->source);
 	f.name = sf_arena_strdup(&b->ckpt->arena, name, len);
-	if (!f.name || b->files.n >= SF_NONE - 1 || sf_files_push(&b->files, f) < 0 ||
+	if (!f.name || b->files.n >= SF_MEMBER - 1 || sf_files_push(&b->files, f) < 0 ||
 	    sf_place_ids_push(&b->first_place, SF_NONE) < 0)
 		return sf_builder_no_memory(err, b);
 	sf_map_add(&b->file_names, f.name, len, n, same_file, b, &failed);
@@ -109,32 +111,10 @@ static int add_file(struct sf_ckpt_builder *b, const char *name, size_t len, uin
 	return 0;
 }
 
-int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len,
-                          enum sf_item_form form, enum sf_transform transform, uint32_t *ret_place,
-                          struct sf_error *err)
+int sf_ckpt_builder_file(struct sf_ckpt_builder *b, const char *file, size_t len,
+                         uint32_t *ret_container, struct sf_error *err)
 {
-	struct sf_place p = { .form = (uint8_t)form, .transform = (uint8_t)transform };
-	uint32_t n = (uint32_t)b->places.n;
-	int r = add_file(b, file, len, &p.file, err);
-
-	if (r < 0)
-		return r;
-	/* few for a file: as many as there are ways to wrap an item */
-	for (uint32_t i = b->first_place.at[p.file]; i != SF_NONE; i = b->next_place.at[i])
-		if (b->places.at[i].form == p.form && b->places.at[i].transform == p.transform) {
-			*ret_place = i;
-			return 0;
-		}
-	if (b->places.n >= SF_NONE - 1 ||
-	    sf_place_ids_push(&b->next_place, b->first_place.at[p.file]) < 0)
-		return sf_builder_no_memory(err, b);
-	if (sf_places_push(&b->places, p) < 0) {
-		b->next_place.n--;
-		return sf_builder_no_memory(err, b);
-	}
-	b->first_place.at[p.file] = n;
-	*ret_place = n;
-	return 0;
+	return add_file(b, file, len, ret_container, err);
 }
 
 bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len)

@@ -21,6 +21,21 @@ void sf_ckpt_builder_free(struct sf_ckpt_builder *b); /* an unfinished one too; 
 int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len,
                           enum sf_item_form form, enum sf_transform transform, uint32_t *ret_place,
                           struct sf_error *err);
+/*
+ * A member of a stored file (@parent is what _file gave) or of another member: its bytes
+ * [off, off+len) under @name. What goes into place_in, or is the parent of further ones. -EBADMSG,
+ * with names and both numbers: it passes the end of a member; parents that are none (so no
+ * circles); deeper than SF_CONTAINER_DEPTH. One that passes the end of its file costs what lies
+ * behind that end.
+ */
+int sf_ckpt_builder_file(struct sf_ckpt_builder *b, const char *file, size_t len,
+                         uint32_t *ret_container, struct sf_error *err);
+int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const char *name,
+                           size_t name_len, uint64_t off, uint64_t len, uint32_t *ret_container,
+                           struct sf_error *err);
+int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum sf_item_form form,
+                             enum sf_transform transform, uint32_t *ret_place,
+                             struct sf_error *err);
 /* has some place */
 bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len);
 /* The source's files as listed (one scan), for sizes, versions, missing and truncated files, and

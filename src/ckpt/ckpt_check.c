@@ -5,6 +5,7 @@
 #include "base/mem.h"
 #include "ckpt/box.h"
 #include "ckpt/ckpt_check.h"
+#include "ckpt/place.h"
 #include "ckpt/ckpt_cover.h"
 
 #define PART_COORDS_MAX \
@@ -318,18 +319,27 @@ bool sf_check_item(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uin
                    uint64_t want, struct sf_item_check *ret)
 {
 	const struct sf_place *p;
+	struct sf_where where;
+	uint64_t bytes;
 
-	*ret = (struct sf_item_check){ .code = "missing-item" };
+	*ret = (struct sf_item_check){ .code = "missing-item", .ckpt = ckpt, .place = place };
 	if (place == SF_NONE)
 		return false;
 	p = &ckpt->place[place];
-	ret->file = &ckpt->file[p->file];
-	if (!sf_add(off, p->form == SF_ITEM_ST_BLOB ? 1 : len, &ret->end))
-		ret->end = UINT64_MAX;
+	bytes = p->form == SF_ITEM_ST_BLOB ? 1 : len; /* its own length is not known */
+	ret->file = sf_place_file(ckpt, place);
 	if (ret->file->missing) {
 		ret->code = "missing-file";
 		return false;
 	}
+	if (sf_place_find(ckpt, place, off, bytes, &where, NULL) < 0) {
+		ret->code = "outside-member";
+		if (!sf_add(off, bytes, &ret->end))
+			ret->end = UINT64_MAX;
+		return false;
+	}
+	if (!sf_add(where.off, bytes, &ret->end))
+		ret->end = UINT64_MAX;
 	if (ret->end > ret->file->info.size || ret->end == UINT64_MAX) {
 		ret->code = "truncated-file";
 		return false;
@@ -347,6 +357,7 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
                         char text[SF_ERROR_MAX])
 {
 	unsigned long long o = off, l = len, end = c->end;
+	char name[SF_PLACE_NAME];
 
 	if (!c->file)
 		snprintf(text, SF_ERROR_MAX, "metadata names no stored item for it");
@@ -357,12 +368,19 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
 	else if (strcmp(c->code, "short-item") == 0)
 		snprintf(text, SF_ERROR_MAX,
 		         "file '%s': the item at offset %llu has %llu bytes, its box needs %llu",
-		         c->file->name, o, l, end);
+		         sf_place_name(c->ckpt, c->place, name), o, l, end);
+	else if (strcmp(c->code, "outside-member") == 0)
+		snprintf(text, SF_ERROR_MAX,
+		         "member '%s' has %llu bytes, the item at offset %llu of %llu bytes ends "
+		         "at %llu",
+		         sf_place_name(c->ckpt, c->place, name),
+		         (unsigned long long)sf_place_where(c->ckpt, c->place, 0).room, o, l, end);
 	else
 		snprintf(text, SF_ERROR_MAX,
 		         "file '%s' has %llu bytes, the item at offset %llu of %llu bytes ends at "
 		         "%llu",
-		         c->file->name, (unsigned long long)c->file->info.size, o, l, end);
+		         c->file->name, (unsigned long long)c->file->info.size,
+		         (unsigned long long)sf_place_where(c->ckpt, c->place, off).off, l, end);
 }
 
 bool sf_check_chunk(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t i,

@@ -32,9 +32,13 @@ int sf_check_cover(const struct sf_tensor *t, uint64_t *budget, struct sf_covera
 /* One item against its file: why it cannot be read, or NULL (also when there is no listing to look
  * into). */
 struct sf_item_check {
-	const char *code; /* "missing-item", "missing-file", "truncated-file", "short-item" */
-	const struct sf_file *file;
-	uint64_t end; /* bytes the item asks for: off + len, UINT64_MAX when that overflows */
+	/* "missing-item", "missing-file", "truncated-file", "outside-member", "short-item" */
+	const char *code;
+	const struct sf_file *file; /* NULL: missing-item */
+	uint64_t end; /* bytes of the file that the item asks for (outside-member: of the member;
+	                 short-item: of it), UINT64_MAX when that overflows */
+	const struct sf_ckpt *ckpt;
+	uint32_t place;
 };
 /* @want: bytes a raw item must have, 0 not known. */
 bool sf_check_item(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uint64_t len,
@@ -49,7 +53,7 @@ struct sf_bad_items {
 	struct sf_item_check c; /* of the first chunk that has it */
 	uint32_t chunk, n;      /* that chunk; how many chunks */
 };
-#define SF_BAD_KINDS 4 /* codes of sf_check_item */
+#define SF_BAD_KINDS 5 /* codes of sf_check_item */
 #define SF_BAD_TEXT (SF_ERROR_MAX + 64)
 /* Is chunk @i's item whole? One of an empty chunk is: it is never read. */
 bool sf_check_chunk(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t i,

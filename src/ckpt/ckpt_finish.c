@@ -349,12 +349,10 @@ static int finish_all(struct sf_ckpt_builder *b, struct sf_error *err)
 		return r;
 	ckpt->file = keep(b, b->files.at, b->files.n, sizeof(*b->files.at));
 	ckpt->listing = keep(b, b->listing.at, b->listing.n, sizeof(*b->listing.at));
-	ckpt->place = keep(b, b->places.at, b->places.n, sizeof(*b->places.at));
-	if (!ckpt->file || !ckpt->listing || !ckpt->place)
+	if (!ckpt->file || !ckpt->listing || sf_builder_keep_places(b) < 0)
 		return sf_builder_no_memory(err, b);
 	ckpt->nfiles = (uint32_t)b->files.n;
 	ckpt->nlisting = (uint32_t)b->listing.n;
-	ckpt->nplaces = (uint32_t)b->places.n;
 
 	for (size_t i = 0; i < b->tensors.n && r >= 0; i++) {
 		r = finish_cover(b, &b->tensors.at[i], &budget);

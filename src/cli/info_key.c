@@ -8,6 +8,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "ckpt/place.h"
 #include "cli/info.h"
 #include "cli/key_slice.h"
 #include "cli/object_line.h"
@@ -19,6 +20,12 @@
 
 enum { FIRST_VALUES = 8, WINDOW = 1024, VALUE_PIPE = 200 };
 
+static void put_place(struct sf_buf *out, const struct sf_ckpt *k, uint32_t place)
+{
+	sf_place_put(out, k, place);
+	sf_buf_str(out, sf_place_file(k, place)->missing ? " (missing)" : "");
+}
+
 static void put_item(struct sf_table *t, const struct sf_ckpt *k, uint32_t place, uint64_t off,
                      uint64_t len)
 {
@@ -28,13 +35,11 @@ static void put_item(struct sf_table *t, const struct sf_ckpt *k, uint32_t place
 		sf_table_cell(t, "not stored");
 		return;
 	}
-	const struct sf_file *f = &k->file[k->place[place].file];
 	struct sf_buf name = { 0 };
 	sf_table_cell(t, "%" PRIu64, off);
 	sf_table_cell(t, "%" PRIu64, len);
-	sf_buf_add(&name, f->name, f->name_len);
-	sf_buf_str(&name, f->missing ? " (missing)" : "");
-	sf_table_name(t, (const char *)name.at, name.len);
+	put_place(&name, k, place);
+	sf_table_escaped(t, (const char *)name.at, name.len);
 	sf_buf_release(&name);
 }
 
@@ -138,11 +143,10 @@ static void put_object(struct sf_buf *out, const struct sf_session *s, const str
 
 	sf_buf_str(out, "  object");
 	if (o->place != SF_NONE) {
-		const struct sf_file *f = &k->file[k->place[o->place].file];
 		sf_buf_str(out, " in ");
-		sf_escape_text(out, f->name, f->name_len);
-		sf_buf_printf(out, "%s at %" PRIu64 ", %" PRIu64 " byte%s",
-		              f->missing ? " (missing)" : "", o->off, o->len, sf_plural(o->len));
+		put_place(out, k, o->place);
+		sf_buf_printf(out, " at %" PRIu64 ", %" PRIu64 " byte%s", o->off, o->len,
+		              sf_plural(o->len));
 	}
 	sf_buf_byte(out, '\n');
 }

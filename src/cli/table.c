@@ -35,6 +35,14 @@ void sf_table_name(struct sf_table *t, const char *s, size_t len)
 	sf_buf_byte(&t->text, 0);
 }
 
+void sf_table_escaped(struct sf_table *t, const char *s, size_t len)
+{
+	if (!next_cell(t))
+		return;
+	sf_buf_add(&t->text, s, len);
+	sf_buf_byte(&t->text, 0);
+}
+
 void sf_table_cell(struct sf_table *t, const char *fmt, ...)
 {
 	char text[512];

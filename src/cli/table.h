@@ -12,8 +12,10 @@ struct sf_table {
 	size_t n, cap;
 	int failed; /* -ENOMEM; further cells do nothing then */
 };
-/* The next cell: a name from outside, escaped for a terminal; or words of our own. */
+/* The next cell: a name from outside, escaped for a terminal; what is escaped already; or words of
+ * our own. */
 void sf_table_name(struct sf_table *t, const char *s, size_t len);
+void sf_table_escaped(struct sf_table *t, const char *s, size_t len);
 void sf_table_cell(struct sf_table *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* Two blanks between columns, none behind the last. A failure of @t becomes one of @out. */
 void sf_table_put(struct sf_buf *out, const struct sf_table *t, const char *indent);

@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "ckpt/ckpt_check.h"
+#include "ckpt/place.h"
 #include "cli/verify_deep.h"
 #include "parse/zip_read.h"
 #include "parse/zip_write.h"
@@ -52,7 +53,8 @@ static int read_tensor(struct sf_deep *d, uint32_t entry, uint8_t *buf)
 /* One record's bytes against the directory's CRC. Writers may leave it 0 (torch's
  * set_crc32_options): nothing to check then. */
 static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t base,
-                        const struct sf_zip_record *rec, uint8_t *buf, struct sf_error *err)
+                        const char *where, const struct sf_zip_record *rec, uint8_t *buf,
+                        struct sf_error *err)
 {
 	uint8_t header[30];
 	uint64_t data;
@@ -73,10 +75,10 @@ static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src
 		if (crc != rec->crc) {
 			char text[512];
 			snprintf(text, sizeof(text),
-			         "%s at %" PRIu64 ": record %.*s has CRC %08" PRIx32
+			         "%s: record %.*s has CRC %08" PRIx32
 			         ", the directory says %08" PRIx32,
-			         src->name, base, (int)SF_MIN(rec->name_len, (size_t)100),
-			         rec->name, crc, rec->crc);
+			         where, (int)SF_MIN(rec->name_len, (size_t)100), rec->name, crc,
+			         rec->crc);
 			d->defect(d->arg, entry, "crc", text);
 		}
 	}
@@ -84,7 +86,7 @@ static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src
 }
 
 static int check_archive(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t off,
-                         uint64_t len, uint8_t *buf, struct sf_error *err)
+                         const char *where, uint64_t len, uint8_t *buf, struct sf_error *err)
 {
 	uint64_t tail = SF_MIN(len, (uint64_t)SF_ZIP_TAIL);
 	struct sf_arena arena = { .limit = DIR_MAX * 2 };
@@ -105,9 +107,9 @@ static int check_archive(struct sf_deep *d, uint32_t entry, struct sf_source *sr
 	if (r >= 0)
 		r = sf_zip_parse_dir(text, &end, len, &arena, &dir, err);
 	for (size_t i = 0; r >= 0 && i < dir.n; i++)
-		r = check_record(d, entry, src, off, &dir.at[i], buf, err);
+		r = check_record(d, entry, src, off, where, &dir.at[i], buf, err);
 	sf_arena_release(&arena);
-	return r < 0 ? sf_fail_ctx(err, r, "%s at %" PRIu64, src->name, off) : 0;
+	return r < 0 ? sf_fail_ctx(err, r, "%s", where) : 0;
 }
 
 /* The item's own checksums. Items of the other forms have none. */
@@ -115,7 +117,9 @@ static void check_item(struct sf_deep *d, uint32_t entry, uint32_t place, uint64
                        uint64_t len, uint8_t *buf)
 {
 	const struct sf_ckpt *k = d->s->ckpt;
+	char name[SF_PLACE_NAME], where[SF_PLACE_NAME + 32];
 	struct sf_error err = SF_ERROR_INIT;
+	struct sf_where at;
 	struct sf_source *src;
 
 	/* No bytes: an empty tensor of the SAFETENSORS mode, which nothing beside it in its file
@@ -123,12 +127,12 @@ static void check_item(struct sf_deep *d, uint32_t entry, uint32_t place, uint64
 	if (place == SF_NONE || len == 0 || k->place[place].form != SF_ITEM_TORCH ||
 	    k->place[place].transform != SF_TRANSFORM_NONE)
 		return;
-	const struct sf_file *f = &k->file[k->place[place].file];
-	if (f->missing)
+	if (sf_place_file(k, place)->missing || sf_place_find(k, place, off, len, &at, NULL) < 0)
 		return; /* among the warnings already */
-	int r = d->s->store->ops->open(d->s->store, f->name, &f->info, &src, &err);
+	snprintf(where, sizeof(where), "%s at %" PRIu64, sf_place_name(k, place, name), off);
+	int r = sf_file_open(d->s->store, sf_place_file(k, place), &src, &err);
 	if (r >= 0) {
-		r = check_archive(d, entry, src, off, len, buf, &err);
+		r = check_archive(d, entry, src, at.off, where, len, buf, &err);
 		sf_source_unref(src);
 	}
 	if (r < 0)

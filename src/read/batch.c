@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "base/mem.h"
+#include "ckpt/place.h"
 #include "read/op.h"
 
 /* The batch's number of the file; that of the next source when it has none of this file yet. */
@@ -63,32 +64,55 @@ static int refuse_transform(struct sf_op *op, const struct sf_op_item *item, uin
 	return sf_op_fail_item(op, item, -ENOTSUP);
 }
 
+/* Where the item lies in its stored file. */
+static int find(struct sf_op *op, struct sf_op_item *item, uint32_t place, uint64_t off,
+                uint64_t len, uint32_t *ret_file)
+{
+	const bool blob = op->r->ckpt->place[place].form == SF_ITEM_ST_BLOB;
+	struct sf_where where;
+	/* a blob begins there, and is longer than the one tensor */
+	int r = sf_place_find(op->r->ckpt, place, off, blob ? 0 : len, &where, &op->err);
+
+	if (r < 0) {
+		op->bad_file = (uint32_t)(sf_place_file(op->r->ckpt, place) - op->r->ckpt->file);
+		return sf_op_fail_item(op, item, r);
+	}
+	item->off = where.off;
+	item->len = len;
+	item->room = where.room;
+	*ret_file = where.file;
+	return 0;
+}
+
 static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk)
 {
 	const struct sf_ckpt *ckpt = op->r->ckpt;
 	struct sf_op_item item = { .part = (uint32_t)op->part_at,
 		                   .chunk = chunk,
-		                   .chunk_at = op->chunk_at,
-		                   .off = t->off[chunk],
-		                   .len = t->len[chunk] };
+		                   .chunk_at = op->chunk_at };
 	const struct sf_place *place;
+	uint32_t file;
+	int r;
 
 	if (t->place[chunk] == SF_NONE) {
 		sf_fail(&op->err, -EBADMSG, "metadata names no stored item for it");
 		return sf_op_fail_item(op, &item, -EBADMSG);
 	}
+	r = find(op, &item, t->place[chunk], t->off[chunk], t->len[chunk], &file);
+	if (r < 0)
+		return r;
 	place = &ckpt->place[t->place[chunk]];
 	item.form = place->form;
 	item.transform = place->transform;
 	if (item.transform == SF_TRANSFORM_OTHER)
-		return refuse_transform(op, &item, place->file);
+		return refuse_transform(op, &item, file);
 	if (item.form == SF_ITEM_RAW) {
 		item.layout = (struct sf_item_layout){ .payload_len = item.len, .row_major = true };
 		item.known = !item.transform; /* what a decoded item has is seen then */
 	} else {
 		item.known = sf_layout_get(op->r->layouts, t, chunk, &item.layout);
 	}
-	return add_item(op, item, place->file);
+	return add_item(op, item, file);
 }
 
 /* 1: the batch is full, the part goes on in the next. */
@@ -119,18 +143,21 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 {
 	const struct sf_ckpt *ckpt = op->r->ckpt;
 	const struct sf_object *o = &ckpt->object[part->index];
-	struct sf_op_item item = {
-		.part = (uint32_t)op->part_at, .chunk = SF_NONE, .off = o->off, .len = o->len
-	};
+	struct sf_op_item item = { .part = (uint32_t)op->part_at, .chunk = SF_NONE };
+	uint32_t file;
+	int r;
 
 	if (o->place == SF_NONE) {
 		sf_fail(&op->err, -EBADMSG, "metadata names no stored item for it");
 		return sf_op_fail_item(op, &item, -EBADMSG);
 	}
+	r = find(op, &item, o->place, o->off, o->len, &file);
+	if (r < 0)
+		return r;
 	item.form = SF_ITEM_RAW;
 	item.transform = ckpt->place[o->place].transform;
 	if (item.transform == SF_TRANSFORM_OTHER)
-		return refuse_transform(op, &item, ckpt->place[o->place].file);
+		return refuse_transform(op, &item, file);
 	item.known = !item.transform;
 	item.layout = (struct sf_item_layout){ .payload_len = o->len, .row_major = true };
 	if (!item.transform && (part->off > o->len || part->n > o->len - part->off)) {
@@ -139,7 +166,7 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 		        (unsigned long long)o->len);
 		return sf_op_fail_item(op, &item, -EBADMSG);
 	}
-	return add_item(op, item, ckpt->place[o->place].file);
+	return add_item(op, item, file);
 }
 
 static int add_given(struct sf_op *op, const struct sf_part *part)

@@ -14,13 +14,9 @@ static void request_done(struct sf_io_req *req, int r)
 	if (r < 0) {
 		/* words about the item are put before the message here: completions of one op do
 		 * not meet in op->err */
-		const struct sf_part *part = &op->parts.list.at[item->part];
-		const struct sf_ckpt *ckpt = op->r->ckpt;
-		if (part->kind == SF_PART_TENSOR) {
-			const struct sf_key *k = &ckpt->key[ckpt->tensor[part->index].key];
-			sf_fail_ctx(&req->err, r, "tensor '%.*s', chunk %u",
-			            (int)SF_MIN(k->len, 200u), k->name, item->chunk);
-		}
+		char words[SF_OP_WORDS];
+		if (op->parts.list.at[item->part].kind == SF_PART_TENSOR)
+			sf_fail_ctx(&req->err, r, "%s", sf_op_words(op, item, words));
 	}
 	sf_op_completed(op, r, &req->err, op->sources.at[item->source].key);
 }

@@ -4,6 +4,7 @@
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "ckpt/place.h"
 #include "read/op.h"
 
 static const struct sf_file *file_of(const struct sf_ckpt *ckpt, uint32_t key)
@@ -17,16 +18,8 @@ static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
 	struct sf_op_source *s = &op->sources.at[i];
 	const struct sf_file *f = file_of(rd->ckpt, s->key);
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
-	struct sf_objinfo want = f->info;
-	bool known = f->info.size != UINT64_MAX;
-	int r;
+	int r = sf_file_open(rd->store, f, &src, err);
 
-	want.name = f->name;
-	r = rd->store->ops->open(rd->store, f->name, known ? &want : NULL, &src, err);
-	if (r == -ENOENT && known)
-		return sf_fail(err, -ESTALE,
-		               "'%s' was there when the checkpoint was loaded, now it is not",
-		               f->name);
 	if (r < 0)
 		return r;
 	s->src = sf_open_files_put(rd->files, s->key, src);
@@ -58,10 +51,12 @@ int sf_op_open(struct sf_op *op)
 			continue;
 		if (f->missing) {
 			uint32_t k = 0;
+			uint64_t off = 0;
 			while (op->items.at[k].source != i)
 				k++;
+			sf_op_place(op, &op->items.at[k], &off);
 			sf_fail(&op->err, -EIO, "item at %llu: file '%s' is missing",
-			        (unsigned long long)op->items.at[k].off, f->name);
+			        (unsigned long long)off, f->name);
 			return sf_op_fail_item(op, &op->items.at[k], -EIO);
 		}
 		if (!op->may_wait)

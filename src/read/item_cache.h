@@ -36,8 +36,9 @@ void sf_item_cache_free(struct sf_item_cache *c); /* that too; NULL is fine */
 
 struct sf_cache_want {
 	struct sf_source *src;
-	uint32_t file;     /* which file that is: the key, with off and kind */
-	uint64_t off, len; /* the item as stored; BLOB: len is not used */
+	uint32_t file; /* which file that is: the key, with off and kind */
+	uint64_t off,
+		len; /* the item as stored; BLOB: from off to the end of what it lies in, or more */
 	enum sf_cached_kind kind;
 	enum sf_fetch_kind fetch; /* for the counters */
 	uint64_t expect;          /* ZSTD: bytes that it has inside, as far as is known … */

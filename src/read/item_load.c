@@ -111,19 +111,27 @@ static int blob_names(struct sf_cache_entry *e)
 	              : 0;
 }
 
+/* Bytes from where the blob begins to the end of what it lies in. */
+static uint64_t blob_room(const struct sf_cache_entry *e)
+{
+	const struct sf_source *src = e->want.src;
+
+	return SF_MIN(e->want.len, src->size - SF_MIN(e->want.off, src->size));
+}
+
 /* The beginning of a blob's header, or all of it, is there. 1: the rest is on its way. */
 static int blob_head(struct sf_cache_entry *e)
 {
 	struct sf_error *err = &e->req.err;
 	struct sf_source *src = e->want.src;
-	uint64_t len = sf_le64(e->in), room = src->size - e->want.off - 8;
+	uint64_t len = sf_le64(e->in), room = blob_room(e) - 8;
 	int r;
 
 	e->pos += e->req.len;
 	if (len > room || len > SF_ST_HEADER_MAX)
 		return sf_fail(err, len > room ? -EBADMSG : -E2BIG,
-		               "'%s': safetensors header at %llu says %llu bytes, the file has "
-		               "%llu there, the limit is %d",
+		               "'%s': safetensors header at %llu says %llu bytes, there are "
+		               "%llu, the limit is %d",
 		               src->name, (unsigned long long)e->want.off, (unsigned long long)len,
 		               (unsigned long long)room, SF_ST_HEADER_MAX);
 	if (e->pos < len + 8) {
@@ -144,13 +152,13 @@ static int begin_blob(struct sf_cache_entry *e, uint64_t *first)
 {
 	const struct sf_source *src = e->want.src;
 
-	*first = e->want.off < src->size ? SF_MIN(BLOB_HEAD, src->size - e->want.off) : 0;
+	*first = SF_MIN(BLOB_HEAD, blob_room(e));
 	e->arena.charge = &e->charge;
 	if (*first < 8)
 		return sf_fail(&e->req.err, -EBADMSG,
-		               "'%s': a safetensors blob at %llu, but the file has %llu bytes",
+		               "'%s': a safetensors blob at %llu, but there are %llu bytes",
 		               src->name, (unsigned long long)e->want.off,
-		               (unsigned long long)src->size);
+		               (unsigned long long)*first);
 	return sf_item_make_in(e, *first);
 }
 

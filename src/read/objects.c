@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "ckpt/place.h"
 #include "read/op.h"
 
 #define SLICE (UINT64_C(4) << 20)  /* of a long read */
@@ -262,10 +263,10 @@ int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint
 		if (objects[i] >= ckpt->nobjects)
 			return sf_fail(err, -EINVAL, "object %u of %u", objects[i], ckpt->nobjects);
 		o = &ckpt->object[objects[i]];
-		items[i] =
-			(struct item){ objects[i],
-			               o->place == SF_NONE ? SF_NONE : ckpt->place[o->place].file,
-			               o->off, o->len };
+		struct sf_where at = { SF_NONE, 0, 0 };
+		if (o->place != SF_NONE)
+			at = sf_place_where(ckpt, o->place, o->off);
+		items[i] = (struct item){ objects[i], at.file, at.off, o->len };
 	}
 	/* in the order of the files: neighbours become one request */
 	qsort(items, n, sizeof(*items), compare_items);

@@ -62,10 +62,11 @@ struct sf_op_item {
 	size_t chunk_at; /* op->chunks.at[], when the part was cut into items */
 	uint32_t source; /* op->sources.at[] */
 	uint8_t form, transform;
-	bool known; /* the layout is */
-	bool slow;  /* only the central directory tells */
-	bool again; /* it went back to wait its turn for memory: not in this batch */
-	uint64_t off, len;
+	bool known;        /* the layout is */
+	bool slow;         /* only the central directory tells */
+	bool again;        /* it went back to wait its turn for memory: not in this batch */
+	uint64_t off, len; /* bytes in its stored file */
+	uint64_t room;     /* from off to the end of what it lies in, file or member */
 	struct sf_item_layout layout;
 	const struct sf_cached *mem; /* decoded, or a blob's header */
 	uint64_t head_at, head_len;  /* in op->head */
@@ -302,6 +303,13 @@ void sf_op_cancel_late(struct sf_op *op);
 
 /* op_fail.c */
 const struct sf_tensor *sf_op_tensor(const struct sf_op *op, const struct sf_op_item *item);
+/* ckpt->place[] of it, and the byte of that place's container; SF_NONE: it has none. */
+uint32_t sf_op_place(const struct sf_op *op, const struct sf_op_item *item, uint64_t *ret_off);
+/* What it is of, for messages: "tensor 'x', chunk 3", "object 'y'"; a member is named. "" for what
+ * has no key. */
+#define SF_OP_WORDS 512
+const char *sf_op_words(const struct sf_op *op, const struct sf_op_item *item,
+                        char text[SF_OP_WORDS]);
 /* Words about it before op->err, and its file to op->bad_file. */
 int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r);
 /* Words about where an item lies, then which one it is. */

@@ -1,6 +1,9 @@
 #include "config.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
+#include "ckpt/place.h"
 #include "read/op.h"
 
 /* What a failure is about: words before its message, and the stored file. */
@@ -10,27 +13,70 @@ const struct sf_tensor *sf_op_tensor(const struct sf_op *op, const struct sf_op_
 	return &op->r->ckpt->tensor[op->parts.list.at[item->part].index];
 }
 
-int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
+uint32_t sf_op_place(const struct sf_op *op, const struct sf_op_item *item, uint64_t *ret_off)
+{
+	const struct sf_part *part = &op->parts.list.at[item->part];
+
+	if (part->kind == SF_PART_TENSOR) {
+		const struct sf_tensor *t = sf_op_tensor(op, item);
+		*ret_off = t->off[item->chunk];
+		return t->place[item->chunk];
+	}
+	if (part->kind != SF_PART_OBJECT && part->kind != SF_PART_OBJECT_LEN)
+		return SF_NONE;
+	*ret_off = op->r->ckpt->object[part->index].off;
+	return op->r->ckpt->object[part->index].place;
+}
+
+const char *sf_op_words(const struct sf_op *op, const struct sf_op_item *item,
+                        char text[SF_OP_WORDS])
 {
 	const struct sf_part *part = &op->parts.list.at[item->part];
 	const struct sf_ckpt *ckpt = op->r->ckpt;
+	const struct sf_container *members[SF_CONTAINER_DEPTH];
+	char name[SF_PLACE_NAME];
 	const struct sf_key *k;
+	uint64_t off;
+	uint32_t place = sf_op_place(op, item, &off);
+	int n;
 
-	if (op->items.n && item >= op->items.at && item < op->items.at + op->items.n)
-		op->bad_file = op->sources.at[item->source].key;
-	if (r == -EAGAIN || part->kind == SF_PART_LISTED || part->kind == SF_PART_SOURCE)
-		return r;
+	text[0] = '\0';
+	if (part->kind == SF_PART_LISTED || part->kind == SF_PART_SOURCE)
+		return text;
 	k = &ckpt->key[part->kind == SF_PART_TENSOR ? ckpt->tensor[part->index].key
 	                                            : ckpt->object[part->index].key];
 	if (part->kind == SF_PART_TENSOR)
-		return sf_fail_ctx(&op->err, r, "tensor '%.*s', chunk %u",
-		                   (int)SF_MIN(k->len, 200u), k->name, item->chunk);
-	return sf_fail_ctx(&op->err, r, "object '%.*s'", (int)SF_MIN(k->len, 200u), k->name);
+		n = snprintf(text, SF_OP_WORDS, "tensor '%.*s', chunk %u",
+		             (int)SF_MIN(k->len, 200u), k->name, item->chunk);
+	else
+		n = snprintf(text, SF_OP_WORDS, "object '%.*s'", (int)SF_MIN(k->len, 200u),
+		             k->name);
+	if (place != SF_NONE && sf_place_members(ckpt, place, members))
+		snprintf(text + n, SF_OP_WORDS - (size_t)n, " in %s",
+		         sf_place_name(ckpt, place, name));
+	return text;
+}
+
+int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
+{
+	char words[SF_OP_WORDS];
+
+	if (op->items.n && item >= op->items.at && item < op->items.at + op->items.n)
+		op->bad_file = op->sources.at[item->source].key;
+	if (r == -EAGAIN || !sf_op_words(op, item, words)[0])
+		return r;
+	return sf_fail_ctx(&op->err, r, "%s", words);
 }
 
 int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r)
 {
-	sf_fail_ctx(&op->err, r, "'%s': item at %llu", op->sources.at[item->source].src->name,
-	            (unsigned long long)item->off);
+	char name[SF_PLACE_NAME];
+	uint64_t off = item->off;
+	uint32_t place = sf_op_place(op, item, &off);
+
+	sf_fail_ctx(&op->err, r, "'%s': item at %llu",
+	            place == SF_NONE ? op->sources.at[item->source].src->name
+	                             : sf_place_name(op->r->ckpt, place, name),
+	            (unsigned long long)off);
 	return sf_op_fail_item(op, item, r);
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ckpt/place.h"
 #include "read/op.h"
 
 #define DECODED_SLACK                                                                           \
@@ -48,6 +49,8 @@ static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item
 		.src = s->src, .file = s->key, .off = item->off, .len = item->len
 	};
 	w.kind = item->transform ? SF_CACHED_ZSTD : SF_CACHED_BLOB;
+	if (w.kind == SF_CACHED_BLOB)
+		w.len = item->room;
 	w.fetch = item->chunk == SF_NONE ? SF_FETCH_OBJECT
 	          : item->transform      ? SF_FETCH_TENSOR
 	                                 : SF_FETCH_HEADER;
@@ -62,7 +65,10 @@ static void cache_done(struct sf_cache_wait *wait, int r, const struct sf_cached
 		(struct sf_op_wait *)((char *)wait - offsetof(struct sf_op_wait, wait));
 
 	struct sf_op_item *i = &w->op->items.at[w->item];
+	char words[SF_OP_WORDS];
 
+	if (r < 0 && !wait->again && sf_op_words(w->op, i, words)[0])
+		sf_fail_ctx(&wait->err, r, "%s", words);
 	i->mem = item;
 	i->again = wait->again;
 	sf_op_completed(w->op, wait->again ? 0 : r, &wait->err, w->op->sources.at[i->source].key);
@@ -202,7 +208,7 @@ find_in_blob(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const struct
 
 	if (found || k->npath < 2 || first->is_int || k->len <= first->len + 1 ||
 	    memcmp(k->name, first->s, first->len) != 0 || k->name[first->len] != '.' ||
-	    !strchr(ckpt->file[ckpt->place[t->place[item->chunk]].file].name, '/'))
+	    !strchr(sf_place_file(ckpt, t->place[item->chunk])->name, '/'))
 		return found;
 	return sf_cached_find(item->mem, k->name + first->len + 1, k->len - first->len - 1);
 }
@@ -258,12 +264,11 @@ int sf_op_use_cached(struct sf_op *op)
 		int r = 0;
 
 		if (item->form == SF_ITEM_ST_BLOB) {
-			/* len in metadata is the tensor's, from the blob's start: room is to the
-			 * end of the file */
+			/* len in metadata is the tensor's, from the blob's start */
+			const uint64_t size = op->sources.at[item->source].src->size;
 			if (!item->known)
 				r = blob_layout(op, item);
-			item->len = op->sources.at[item->source].src->size -
-			            SF_MIN(item->off, op->sources.at[item->source].src->size);
+			item->len = SF_MIN(item->room, size - SF_MIN(item->off, size));
 		} else if (item->transform && item->form == SF_ITEM_TORCH && !item->known) {
 			r = decoded_layout(op, item);
 		} else if (item->transform && item->form == SF_ITEM_RAW) {

@@ -5,6 +5,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "ckpt/box.h"
+#include "ckpt/place.h"
 #include "tool/claims.h"
 
 /* The densest zstd block: 3 bytes of header and one that is repeated 128 KiB long. */
@@ -28,11 +29,11 @@ static int known_damage(const struct sf_ckpt *k, const struct sf_tensor *t, stru
 static uint64_t room_of(const struct sf_ckpt *k, const struct sf_chunk *c)
 {
 	const struct sf_place *p = &k->place[c->place];
-	uint64_t size = k->file[p->file].info.size, len = c->len;
+	uint64_t len = c->len;
 
 	/* a blob holds more than the one tensor, and its length is not always known */
 	if (p->form == SF_ITEM_ST_BLOB)
-		len = size == UINT64_MAX ? size : size - SF_MIN(c->off, size);
+		len = sf_place_where(k, c->place, c->off).room;
 	if (p->transform == SF_TRANSFORM_NONE)
 		return len;
 	if (p->transform != SF_TRANSFORM_ZSTD || !sf_mul(len, ZSTD_RATIO, &len))
@@ -46,6 +47,7 @@ static int check_chunk(struct sf_session *s, uint32_t tensor, uint32_t i, struct
 	const struct sf_tensor *t = &k->tensor[tensor];
 	uint64_t elem = sf_dtype_info(t->dtype)->bytes, one[2];
 	struct sf_error why = SF_ERROR_INIT;
+	char name[SF_PLACE_NAME];
 	struct sf_chunk c;
 	int r = -EBADMSG;
 
@@ -66,8 +68,8 @@ static int check_chunk(struct sf_session *s, uint32_t tensor, uint32_t i, struct
 	return sf_fail(err, r,
 	               "'%.300s' claims %" PRIu64 " bytes in chunk %" PRIu32
 	               ", its item in '%.300s' has %" PRIu64 "%s%s",
-	               k->key[t->key].name, c.part_len * elem, i, k->file[p->file].name, c.len,
-	               why.msg[0] ? ": " : "", why.msg);
+	               k->key[t->key].name, c.part_len * elem, i, sf_place_name(k, c.place, name),
+	               c.len, why.msg[0] ? ": " : "", why.msg);
 }
 
 int sf_claims_check_tensor(struct sf_session *s, uint32_t tensor, struct sf_error *err)

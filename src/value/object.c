@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "ckpt/ckpt_check.h"
 #include "parse/zip_read.h"
 #include "parse/zip_write.h" /* sf_crc32 */
 #include "value/object.h"
@@ -425,18 +426,15 @@ static int known_damage(struct sf_reader *r, uint32_t object, struct sf_error *w
 {
 	const struct sf_ckpt *ckpt = sf_reader_ckpt(r);
 	const struct sf_object *o = &ckpt->object[object];
-	uint64_t end;
+	struct sf_item_check c;
+	char text[SF_ERROR_MAX];
 
 	if (o->place == SF_NONE)
 		return sf_fail(why, -ENODATA, "no stored item");
-	const struct sf_file *f = &ckpt->file[ckpt->place[o->place].file];
-	if (f->missing)
-		return sf_fail(why, -ENOENT, "file '%s' is missing", f->name);
-	if (!sf_add(o->off, o->len, &end) || end > f->info.size)
-		return sf_fail(why, -EBADMSG,
-		               "bytes %" PRIu64 " + %" PRIu64 " of '%s', which has %" PRIu64,
-		               o->off, o->len, f->name, f->info.size);
-	return 0;
+	if (sf_check_item(ckpt, o->place, o->off, o->len, 0, &c))
+		return 0;
+	sf_check_item_text(&c, o->off, o->len, text);
+	return sf_fail(why, c.file->missing ? -ENOENT : -EBADMSG, "%s", text);
 }
 
 /* Fetches a batch's items; on success every turn has its item or a reason. */

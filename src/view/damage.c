@@ -16,7 +16,8 @@ SF_VEC(damages, struct sf_damage);
 
 /* What the damage of an item is called: these are looked for in the items, not in the warnings. */
 static const char *const item_codes[SF_BAD_KINDS] = { "missing-file", "truncated-file",
-	                                              "short-item", "missing-item" };
+	                                              "outside-member", "short-item",
+	                                              "missing-item" };
 
 struct fold {
 	const struct sf_catalog *c;
@@ -383,7 +384,9 @@ void sf_damage_text(struct sf_buf *out, const struct sf_catalog *c, const struct
 			put_number(out, d->need);
 			sf_buf_str(out, " bytes");
 		} else {
-			sf_buf_str(out, "items shorter than their tensors need");
+			sf_buf_str(out, strcmp(d->code, "outside-member") == 0
+			                        ? "items that pass the end of their member"
+			                        : "items shorter than their tensors need");
 		}
 		sf_buf_str(out, "; ");
 		put_keys(out, c, d, true);

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "ckpt/place.h"
 #include "view/entry_json_part.h"
 
 static void put_str(struct sf_buf *out, const char *name, const char *s, size_t len)
@@ -28,9 +29,16 @@ static void put_item(struct sf_buf *out, const struct sf_ckpt *ckpt, uint32_t pl
 		sf_buf_str(out, "{\"file\": null, \"offset\": 0, \"length\": 0");
 		return;
 	}
-	const struct sf_file *file = &ckpt->file[ckpt->place[place].file];
+	const struct sf_file *file = sf_place_file(ckpt, place);
+	const struct sf_container *in[SF_CONTAINER_DEPTH];
+	unsigned depth = sf_place_members(ckpt, place, in);
 	sf_buf_byte(out, '{');
 	put_str(out, "file", file->name, file->name_len);
+	for (unsigned i = 0; i < depth; i++) {
+		sf_buf_str(out, i ? ", " : ", \"inside\": [");
+		sf_escape_json(out, in[i]->name, in[i]->name_len);
+	}
+	sf_buf_str(out, depth ? "]" : "");
 	sf_buf_printf(out, ", \"offset\": %" PRIu64 ", \"length\": %" PRIu64, off, len);
 }
 

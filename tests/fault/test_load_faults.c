@@ -2,6 +2,7 @@
 
 #include <string.h>
 
+#include "ckpt/place.h"
 #include "base/mem.h"
 #include "format/format.h"
 #include "parse/zstd.h"
@@ -47,7 +48,7 @@ static bool same_items(const struct sf_ckpt *a, const struct sf_ckpt *b)
 	for (uint32_t i = 0; i < a->nplaces; i++)
 		if (a->place[i].form != b->place[i].form ||
 		    a->place[i].transform != b->place[i].transform ||
-		    strcmp(a->file[a->place[i].file].name, b->file[b->place[i].file].name) != 0)
+		    strcmp(sf_place_file(a, i)->name, sf_place_file(b, i)->name) != 0)
 			return false;
 	for (uint32_t i = 0; i < a->ntensors; i++)
 		for (uint32_t k = 0; k < a->tensor[i].nchunks; k++)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <time.h>
 
+#include "ckpt/place.h"
 #include "tests/lib/test_stores.h"
 #include "base/mem.h"
 #include "parse/zstd.h"
@@ -378,7 +379,7 @@ START_TEST(a_changed_file_is_stale_and_never_mixed)
 	ck_assert_int_eq(sf_store_open(&io, dir, &store, NULL), 0);
 	fake_finish(&f, store);
 	snprintf(path, sizeof(path), "%s/%s", dir,
-	         f.ckpt->file[f.ckpt->place[f.ckpt->tensor[0].place[0]].file].name);
+	         sf_place_file(f.ckpt, f.ckpt->tensor[0].place[0])->name);
 	if (_i == 1) /* before it was ever opened */
 		ck_assert_int_eq(truncate(path, 10), 0);
 	if (_i == 2)

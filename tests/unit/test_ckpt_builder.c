@@ -503,7 +503,7 @@ START_TEST(places_are_told_apart_by_file_form_and_transform)
 	ck_assert_uint_eq(ckpt->nfiles, 2);
 	ck_assert_uint_eq(ckpt->nplaces, 4);
 	ck_assert_uint_eq(ckpt->place[z].transform, SF_TRANSFORM_ZSTD);
-	ck_assert_uint_eq(ckpt->place[raw].file, ckpt->place[a].file);
+	ck_assert_uint_eq(ckpt->place[raw].container, ckpt->place[a].container);
 	ck_assert_uint_eq(ckpt->nwarnings, 0); /* nobody gave a listing: nothing is missing */
 	sf_ckpt_free(ckpt);
 }

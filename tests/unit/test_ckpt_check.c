@@ -266,7 +266,7 @@ START_TEST(items_are_held_against_their_files)
 		                     { 1, SF_ITEM_TORCH, 0 },
 		                     { 0, SF_ITEM_ST_BLOB, 0 },
 		                     { 0, SF_ITEM_RAW, 0 } };
-	struct sf_ckpt ckpt = { .file = file, .place = place };
+	struct sf_ckpt ckpt = { .file = file, .nfiles = 2, .place = place };
 	struct sf_item_check c;
 	char text[SF_ERROR_MAX];
 	const struct {
