@@ -45,6 +45,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/pickle_text.c \
 	%D%/parse/pickle_value.c \
 	%D%/parse/pickle_write.c \
+	%D%/parse/pickle_write_tensor.c \
 	%D%/parse/pickle_write_value.c \
 	%D%/parse/safetensors.c \
 	%D%/parse/torch_item.c \

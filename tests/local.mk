@@ -49,6 +49,7 @@ TESTS_UNIT = \
 	%D%/unit/test_path \
 	%D%/unit/test_pickle_read \
 	%D%/unit/test_pickle_write \
+	%D%/unit/test_pickle_write_tensor \
 	%D%/unit/test_pt_numbers \
 	%D%/unit/test_deadline \
 	%D%/unit/test_plan \

@@ -64,13 +64,14 @@ int main(int argc, char **argv)
 	sf_pw_proto(&w);
 	sf_buf_str(&pkl, "}(");
 	if (big) {
-		sf_pw_str(&w, "big", 3);
-		sf_pw_tensor(&w, SF_UINT8, &big, 1, number++);
+		sf_pw_name(&w, "big", 3);
+		sf_pw_tensor(&w, &(struct sf_pw_tensor){ SF_UINT8, 1, &big, big, number++ });
 	}
 	for (int d = 1; d < SF_NDTYPES; d++) {
 		const struct sf_dtype_info *info = sf_dtype_info((enum sf_dtype)d);
-		sf_pw_str(&w, info->torch, strlen(info->torch));
-		sf_pw_tensor(&w, (enum sf_dtype)d, shape, 2, number++);
+		sf_pw_name(&w, info->torch, strlen(info->torch));
+		sf_pw_tensor(&w, &(struct sf_pw_tensor){ (enum sf_dtype)d, 2, shape,
+		                                         6 * info->bytes, number++ });
 	}
 	sf_buf_str(&pkl, "u");
 	sf_pw_stop(&w);

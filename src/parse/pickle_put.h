@@ -28,6 +28,9 @@ void sf_pw_put(struct sf_pickle_writer *w, uint32_t memo);
 void sf_pw_get(struct sf_pickle_writer *w, uint32_t memo);
 void sf_pw_text(struct sf_pickle_writer *w, const char *s,
                 size_t len); /* BINUNICODE, never fetched */
+/* BINUNICODE; "storage" and "cpu" are fetched where the stream has them. */
+void sf_pw_str(struct sf_pickle_writer *w, const char *s, size_t len);
+void sf_pw_global(struct sf_pickle_writer *w, const char *module, const char *name);
 void sf_pw_float(struct sf_pickle_writer *w, double d);
 void sf_pw_long(struct sf_pickle_writer *w, const char *p, size_t len); /* two's complement */
 /* Module and name with lengths; neither holds a newline. */

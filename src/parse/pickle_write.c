@@ -1,10 +1,9 @@
 #include "config.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "parse/pickle_put.h"
 
 int sf_pickle_writer_init(struct sf_pickle_writer *w, struct sf_buf *out, struct sf_arena *arena)
@@ -13,7 +12,9 @@ int sf_pickle_writer_init(struct sf_pickle_writer *w, struct sf_buf *out, struct
 
 	if (!p)
 		return -ENOMEM;
-	*w = (struct sf_pickle_writer){ .out = out, .arena = arena, .interned = p };
+	*w = (struct sf_pickle_writer){
+		.out = out, .next_memo = SF_PW_MEMO_FREE, .arena = arena, .interned = p
+	};
 	return 0;
 }
 
@@ -78,6 +79,60 @@ void sf_pw_text(struct sf_pickle_writer *w, const char *s, size_t len)
 	sf_put_le32(head + 1, (uint32_t)len);
 	sf_buf_add(w->out, head, 5);
 	sf_buf_add(w->out, s, len);
+}
+
+/* Length of the UTF-8 sequence at @s, lone surrogates included (Python decodes with
+ * "surrogatepass") but for those that stand for a byte: a name has the byte itself. 0: no such
+ * thing. */
+static size_t utf8_pass(const uint8_t *s, size_t len)
+{
+	size_t n = s[0] < 0x80                   ? 1
+	           : s[0] >= 0xc2 && s[0] < 0xe0 ? 2
+	           : s[0] >= 0xe0 && s[0] < 0xf0 ? 3
+	           : s[0] >= 0xf0 && s[0] < 0xf5 ? 4
+	                                         : 0;
+
+	if (n == 0 || n > len)
+		return 0;
+	for (size_t i = 1; i < n; i++)
+		if ((s[i] & 0xc0) != 0x80)
+			return 0;
+	if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xf0 && s[1] < 0x90) ||
+	    (s[0] == 0xf4 && s[1] >= 0x90) || (s[0] == 0xed && s[1] >= 0xb2))
+		return 0;
+	return n;
+}
+
+/* One bad name must not break the file. */
+void sf_pw_name(struct sf_pickle_writer *w, const char *s, size_t len)
+{
+	const uint8_t *p = (const uint8_t *)s;
+	struct sf_buf *out = w->out;
+	size_t at = out->len + 1;
+
+	if (sf_utf8_valid(s, len)) {
+		sf_pw_text(w, s, len);
+		return;
+	}
+	if (len > UINT32_MAX / 3) {
+		sf_buf_fail(out, -E2BIG);
+		return;
+	}
+	sf_buf_add(out, "X\0\0\0", 5);
+	for (size_t i = 0, n; i < len; i += n) {
+		n = utf8_pass(p + i, len - i);
+		if (n > 0) {
+			sf_buf_add(out, p + i, n);
+			continue;
+		}
+		unsigned c = 0xdc00u + p[i];
+		sf_buf_byte(out, 0xed);
+		sf_buf_byte(out, (uint8_t)(0x80 | (c >> 6 & 0x3f)));
+		sf_buf_byte(out, (uint8_t)(0x80 | (c & 0x3f)));
+		n = 1;
+	}
+	if (sf_buf_check(out) == 0)
+		sf_put_le32(out->at + at, (uint32_t)(out->len - at - 4));
 }
 
 static int same_name(void *arg, uint32_t value, const char *key, size_t len)
@@ -196,6 +251,18 @@ void sf_pw_int(struct sf_pickle_writer *w, int64_t v)
 	}
 }
 
+void sf_pw_uint(struct sf_pickle_writer *w, uint64_t v)
+{
+	char b[9] = { 0 }; /* two's complement: the top bit of the last byte stays clear */
+
+	if (v <= INT64_MAX) {
+		sf_pw_int(w, (int64_t)v);
+		return;
+	}
+	sf_put_le64((uint8_t *)b, v);
+	sf_pw_long(w, b, sizeof(b));
+}
+
 void sf_pw_float(struct sf_pickle_writer *w, double d)
 {
 	uint8_t b[9] = { 'G' };
@@ -204,53 +271,4 @@ void sf_pw_float(struct sf_pickle_writer *w, double d)
 	memcpy(&u, &d, 8);
 	sf_put_le64(b + 1, __builtin_bswap64(u));
 	sf_buf_add(w->out, b, 9);
-}
-
-static void ints(struct sf_pickle_writer *w, const uint64_t *at, unsigned n)
-{
-	if (n > 3)
-		sf_pw_op(w, '(');
-	for (unsigned d = 0; d < n; d++)
-		sf_pw_int(w, (int64_t)at[d]);
-	sf_pw_op(w, n == 0 ? ')' : n > 3 ? 't' : (char)(0x84 + n));
-}
-
-void sf_pw_tensor(struct sf_pickle_writer *w, enum sf_dtype dtype, const uint64_t *shape,
-                  unsigned ndim, uint64_t number)
-{
-	const struct sf_dtype_info *info = sf_dtype_info(dtype);
-	uint64_t stride[64], numel = 1, step = 1;
-	char key[24];
-	int n = snprintf(key, sizeof(key), "%" PRIu64, number);
-
-	if (ndim > SF_ARRAY_LEN(stride)) {
-		w->out->failed = -E2BIG;
-		return;
-	}
-	for (unsigned d = ndim; d-- > 0;) { /* torch counts an empty dimension as one in strides */
-		stride[d] = step;
-		step *= shape[d] ? shape[d] : 1;
-		numel *= shape[d];
-	}
-	sf_pw_global(w, "torch._utils",
-	             info->storage ? "_rebuild_tensor_v2" : "_rebuild_tensor_v3");
-	sf_buf_str(w->out, "((");
-	sf_pw_str(w, "storage", 7);
-	if (info->storage)
-		sf_pw_global(w, "torch", info->storage);
-	else
-		sf_pw_global(w, "torch.storage", "UntypedStorage");
-	sf_pw_text(w, key, (size_t)n);
-	sf_pw_str(w, "cpu", 3);
-	sf_pw_int(w, (int64_t)(info->storage ? numel : numel * info->bytes));
-	sf_buf_str(w->out, "tQK");
-	sf_buf_byte(w->out, 0); /* storage offset */
-	ints(w, shape, ndim);
-	ints(w, stride, ndim);
-	sf_pw_op(w, (char)0x89); /* requires_grad */
-	sf_pw_global(w, "collections", "OrderedDict");
-	sf_buf_str(w->out, ")R");
-	if (!info->storage)
-		sf_pw_global(w, "torch", info->torch);
-	sf_buf_str(w->out, "tR");
 }

@@ -35,6 +35,7 @@ static struct written rewrite(const void *p, size_t len, int times)
 	ck_assert_msg(sf_pickle_parse(p, len, NULL, &x.arena, &v, NULL, &x.err) == 0, "%s",
 	              x.err.msg);
 	ck_assert_int_eq(sf_pickle_writer_init(&w, &x.out, &x.arena), 0);
+	w.next_memo = 0; /* no tensors */
 	w.storage = number;
 	w.storage_arg = &x.next;
 	sf_pw_proto(&w);

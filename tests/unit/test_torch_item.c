@@ -156,7 +156,7 @@ static void make(struct sf_buf *b, enum sf_dtype dtype, const uint64_t *shape, u
 
 	ck_assert_int_eq(sf_pickle_writer_init(&w, &pkl, &arena), 0);
 	sf_pw_proto(&w);
-	sf_pw_tensor(&w, dtype, shape, ndim, 0);
+	sf_pw_tensor(&w, &(struct sf_pw_tensor){ dtype, ndim, shape, bytes, 0 });
 	sf_pw_stop(&w);
 	e[0].size = pkl.len;
 	sf_zip_put_header(b, &e[0]);

@@ -5,30 +5,11 @@
 
 #include <stdatomic.h>
 #include "base/buf.h"
+#include "parse/pickle_write.h"
 #include "read/made.h"
 #include "view/view.h"
 
 #define SF_PT_OBJECTS_MAX (1u << 30) /* bytes of emitted objects one file keeps */
-
-/*
- * Fixed memo numbers of the globals and strings that every tensor record needs. The record that
- * uses one first puts it, later ones get it; numbers do not depend on what is in the file. Objects
- * use the numbers from SF_PT_MEMO_OBJECTS on, each object the same ones anew (a put replaces what
- * was there), so an object's bytes do not depend on its place.
- */
-enum {
-	SF_PT_MEMO_V2,
-	SF_PT_MEMO_V3,
-	SF_PT_MEMO_ORDERED,
-	SF_PT_MEMO_STORAGE, /* "storage" */
-	SF_PT_MEMO_CPU,     /* "cpu" */
-	SF_PT_MEMO_UNTYPED,
-	SF_PT_MEMO_CLASS,                                 /* + dtype: its storage class */
-	SF_PT_MEMO_DTYPE = SF_PT_MEMO_CLASS + SF_NDTYPES, /* + dtype: torch.<dtype> */
-	SF_PT_NMEMO = SF_PT_MEMO_DTYPE + SF_NDTYPES,
-	SF_PT_MEMO_OBJECTS = 128,
-};
-_Static_assert(SF_PT_NMEMO <= SF_PT_MEMO_OBJECTS, "memo numbers of tensors and objects overlap");
 
 /* A value of the file, in the order of the pickle. */
 struct sf_pt_leaf {
@@ -72,8 +53,8 @@ struct sf_pt {
 	const uint8_t *objects_at; /* … while the file is being sized … */
 	uint64_t *span;            /* … object k's is [span[k], span[k + 1]) */
 	uint32_t nspan;
-	bool again;                  /* a second one, made for the code alone: says nothing */
-	uint32_t first[SF_PT_NMEMO]; /* leaf that puts this memo number, SF_NONE */
+	bool again;                   /* a second one, made for the code alone: says nothing */
+	uint32_t first[SF_PW_NWORDS]; /* leaf that puts this word (pickle_write.h), SF_NONE */
 
 	uint64_t *start; /* f.start */
 	uint64_t pkl_len;

@@ -86,7 +86,9 @@ static int put_object(struct embed *em, struct sf_object_value *v, struct sf_err
 	int r = sf_pickle_writer_init(&w, out, &v->arena);
 	if (r < 0)
 		return sf_fail(err, r, "writing a pickle");
-	w.next_memo = SF_PT_MEMO_OBJECTS;
+	/* The same numbers for each object (a put replaces what was there), so that its bytes do
+	 * not depend on its place. */
+	w.next_memo = SF_PW_MEMO_FREE;
 	w.storage = number_storage;
 	w.storage_arg = em;
 	if (v->raw) /* dcp stores an io.BytesIO's content as it is */
