@@ -57,6 +57,7 @@ TESTS_UNIT = \
 	%D%/unit/test_plan_box \
 	%D%/unit/test_batch \
 	%D%/unit/test_quote \
+	%D%/unit/test_far_reads \
 	%D%/unit/test_reader \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
@@ -134,7 +135,7 @@ endif
 
 # What tests alone need of C: linked where it is used.
 noinst_LTLIBRARIES += libsftest.la
-libsftest_la_SOURCES = %D%/lib/source_fault.c %D%/lib/store_mem.c
+libsftest_la_SOURCES = %D%/lib/source_fault.c %D%/lib/store_far.c %D%/lib/store_mem.c
 LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
@@ -272,4 +273,4 @@ endif
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/lib/no_tmpfile.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
-EXTRA_DIST += %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
+EXTRA_DIST += %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h

@@ -61,8 +61,8 @@ static void cancel_waits(struct sf_op *op)
 void sf_op_cancel_io(struct sf_op *op)
 {
 	pthread_mutex_lock(&op->m);
-	for (uint32_t i = 0; i < op->nreqs; i++)
-		if (op->reqs[i].src->ops->cancel)
+	for (unsigned i = 0; i < op->nreqs; i++)
+		if (op->reqs[i].src && op->reqs[i].src->ops->cancel)
 			op->reqs[i].src->ops->cancel(op->reqs[i].src, &op->reqs[i].io);
 	pthread_mutex_unlock(&op->m);
 	cancel_waits(op);

@@ -5,24 +5,55 @@
 #include "base/mem.h"
 #include "read/op.h"
 
-static void request_done(struct sf_io_req *req, int r)
-{
-	struct sf_op_req *q = (struct sf_op_req *)((char *)req - offsetof(struct sf_op_req, io));
-	struct sf_op *op = q->op;
-	const struct sf_op_item *item = &op->items.at[q->item];
+/*
+ * Requests of a read: a window of places. Each place asks for one range after the other: what is
+ * there is taken at once, what is not is submitted, and its end goes on with the next range. So as
+ * many requests are under way as there are places, whatever their order of coming back, and a read
+ * of many small ranges needs memory for a window only.
+ */
 
-	if (r < 0) {
-		/* words about the item are put before the message here: completions of one op do
-		 * not meet in op->err */
-		char words[SF_OP_WORDS];
-		if (op->parts.list.at[item->part].kind == SF_PART_TENSOR)
-			sf_fail_ctx(&req->err, r, "%s", sf_op_words(op, item, words));
-	}
-	sf_op_completed(op, r, &req->err, op->sources.at[item->source].key);
+static unsigned window(const struct sf_op *op)
+{
+	unsigned n = 1;
+
+	for (uint32_t i = 0; i < op->sources.n; i++)
+		n = SF_MAX(n, sf_source_hints(op->sources.at[i].src)->inflight);
+	return (unsigned)SF_MIN(n, op->co.ranges.n);
 }
 
-static void fill(struct sf_op *op, struct sf_op_req *q, const struct sf_range *range)
+static int make_places(struct sf_op *op, unsigned n)
 {
+	struct sf_op_req *reqs;
+
+	if (n <= op->reqs_cap)
+		return 0;
+	reqs = sf_alloc_array(n, sizeof(*reqs));
+	if (!reqs)
+		return sf_fail(&op->err, -ENOMEM, "no memory for %u requests", n);
+	pthread_mutex_lock(&op->m); /* whoever cancels it looks there */
+	free(op->reqs);
+	op->reqs = reqs;
+	op->reqs_cap = n;
+	pthread_mutex_unlock(&op->m);
+	return 0;
+}
+
+static void request_done(struct sf_io_req *req, int r);
+
+static int take(const struct sf_op *op, const struct sf_range *range, struct sf_error *err)
+{
+	return sf_source_try(op->sources.at[range->source].src, range->off,
+	                     &op->co.iovs.at[range->iov0], (int)range->niov, range->len,
+	                     range->kind, err);
+}
+
+/* 1: it has ended, as q->io.r says. Under the lock, so that whoever cancels the read finds all that
+ * was submitted, and nothing is submitted after him. */
+static int submit(struct sf_op_req *q, const struct sf_range *range)
+{
+	struct sf_op *op = q->op;
+	int r;
+
 	q->io.off = range->off;
 	q->io.len = range->len;
 	q->io.iov = &op->co.iovs.at[range->iov0];
@@ -30,61 +61,117 @@ static void fill(struct sf_op *op, struct sf_op_req *q, const struct sf_range *r
 	q->io.kind = range->kind;
 	q->io.done = request_done;
 	q->io.err.msg[0] = '\0';
-	q->op = op;
+	pthread_mutex_lock(&op->m);
 	q->src = op->sources.at[range->source].src;
-	q->item = range->item;
+	if (atomic_load(&op->claimed)) {
+		q->io.r = sf_fail(&q->io.err, -ECANCELED, "canceled");
+		r = 1;
+	} else {
+		atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
+		r = sf_source_submit(q->src, &q->io);
+		if (r) /* not the last one: the place has its own */
+			atomic_fetch_sub_explicit(&op->pending, 1, memory_order_relaxed);
+	}
+	pthread_mutex_unlock(&op->m);
+	return r;
 }
 
-/*
- * Each range is tried first; what would wait is submitted, a window of requests at a time, so that
- * a read of many small ranges needs memory for a window only.
- */
-int sf_op_io(struct sf_op *op)
+/* A failure: the other places ask for nothing more. */
+static void place_failed(struct sf_op_req *q, int r)
 {
-	struct sf_ranges *v = &op->co.ranges;
-	uint32_t n = 0;
+	struct sf_op *op = q->op;
+	const struct sf_op_item *item = &op->items.at[q->item];
+	char words[SF_OP_WORDS];
+
+	atomic_store_explicit(&op->io_at, op->co.ranges.n, memory_order_relaxed);
+	/* here, not when the step goes on: places of one op do not meet in op->err */
+	if (sf_op_words(op, item, words)[0])
+		sf_fail_ctx(&q->io.err, r, "%s", words);
+	sf_op_completed(op, r, &q->io.err, op->sources.at[item->source].key);
+}
+
+/* The place goes on until it waits for a request, which takes it over, or there is nothing left. It
+ * is one of op->pending. @tried: its first range was, in vain. */
+static void go_on(struct sf_op_req *q, bool tried)
+{
+	struct sf_op *op = q->op;
+	const struct sf_ranges *v = &op->co.ranges;
+	size_t i;
 	int r;
 
-	for (; op->io_at < v->n && n < SF_OP_WINDOW; op->io_at++) {
-		const struct sf_range *range = &v->at[op->io_at];
-		r = sf_source_try(op->sources.at[range->source].src, range->off,
-		                  &op->co.iovs.at[range->iov0], (int)range->niov, range->len,
-		                  range->kind, &op->err);
-		if (r == 0)
-			continue;
-		if (r != -EAGAIN)
-			return sf_op_fail_item(op, &op->items.at[range->item], r);
-		if (!op->may_wait)
-			return -EAGAIN;
-		if (!op->reqs) {
-			struct sf_op_req *reqs = calloc(SF_OP_WINDOW, sizeof(*reqs));
-			if (!reqs)
-				return sf_fail(&op->err, -ENOMEM, "no memory for requests");
-			pthread_mutex_lock(&op->m);
-			op->reqs = reqs;
-			pthread_mutex_unlock(&op->m);
+	while ((i = atomic_fetch_add_explicit(&op->io_at, 1, memory_order_relaxed)) < v->n) {
+		q->item = v->at[i].item;
+		r = tried ? -EAGAIN : take(op, &v->at[i], &q->io.err);
+		tried = false;
+		if (r == -EAGAIN) {
+			if (!submit(q, &v->at[i]))
+				break;
+			r = q->io.r;
 		}
-		fill(op, &op->reqs[n++], range);
+		if (r < 0) {
+			place_failed(q, r);
+			return;
+		}
 	}
-	if (!n)
-		return 0;
-	pthread_mutex_lock(&op->m);
-	op->nreqs = n;
-	pthread_mutex_unlock(&op->m);
+	sf_op_completed(op, 0, NULL, SF_NONE);
+}
+
+static void request_done(struct sf_io_req *req, int r)
+{
+	struct sf_op_req *q = (struct sf_op_req *)((char *)req - offsetof(struct sf_op_req, io));
+
+	if (r < 0)
+		place_failed(q, r);
+	else
+		go_on(q, false);
+}
+
+/* What is there without waiting; 1: from op->io_at on not. */
+static int take_there(struct sf_op *op)
+{
+	const struct sf_ranges *v = &op->co.ranges;
+	size_t i = atomic_load_explicit(&op->io_at, memory_order_relaxed);
+	int r = 0;
+
+	for (; i < v->n && r == 0; i += r == 0) {
+		r = take(op, &v->at[i], &op->err);
+		if (r < 0 && r != -EAGAIN)
+			return sf_op_fail_item(op, &op->items.at[v->at[i].item], r);
+	}
+	atomic_store_explicit(&op->io_at, i, memory_order_relaxed);
+	return r == -EAGAIN;
+}
+
+int sf_op_io(struct sf_op *op)
+{
+	int r = take_there(op);
+	unsigned n = window(op);
+
+	if (r <= 0)
+		return r;
+	if (!op->may_wait)
+		return -EAGAIN;
+	r = make_places(op, n);
+	if (r < 0)
+		return r;
 	sf_op_async_begin(op);
-	for (uint32_t i = 0; i < n; i++) {
+	for (unsigned i = 0;
+	     i < n &&
+	     (i == 0 || atomic_load_explicit(&op->io_at, memory_order_relaxed) < op->co.ranges.n);
+	     i++) {
+		pthread_mutex_lock(&op->m);
+		op->reqs[i].op = op;
+		op->reqs[i].src = NULL;
+		op->nreqs = i + 1;
+		pthread_mutex_unlock(&op->m);
 		atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
-		sf_source_submit(op->reqs[i].src, &op->reqs[i].io);
+		go_on(&op->reqs[i], i == 0);
 	}
-	if (atomic_load(&op->claimed)) /* canceled meanwhile: whoever did that may not have seen
-	                                  them all */
-		sf_op_cancel_io(op);
 	r = sf_op_async_end(op);
-	if (r == 0) { /* all came at once: the ranges behind the window */
+	if (r == 0) {
 		pthread_mutex_lock(&op->m);
 		op->nreqs = 0;
 		pthread_mutex_unlock(&op->m);
-		return SF_STEP_AGAIN;
 	}
 	return r;
 }

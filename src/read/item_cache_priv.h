@@ -82,11 +82,18 @@ uint64_t sf_item_claim(const struct sf_cache_entry *e);
 void sf_item_load(struct sf_cache_entry *e);
 uint64_t sf_item_limit(const struct sf_cache_entry *e);      /* the budget's, bytes */
 int sf_item_make_in(struct sf_cache_entry *e, uint64_t len); /* room for @len bytes of input */
-void sf_item_fetch(struct sf_cache_entry *e, void *to, uint64_t len); /* the item's next bytes */
+/* What to ask for next: the item's next bytes. */
+void sf_item_next(struct sf_cache_entry *e, void *to, uint64_t len);
 /* It had not enough memory: lets all go and begins anew with @bytes. */
 void sf_item_want_more(struct sf_cache_entry *e, uint64_t bytes);
 
-/* item_zstd.c: compressed items. As item_load.c's steps: 0 it is there, 1 more is on its way */
+/* A load's step: negative, 0: the item is there, or: */
+enum {
+	SF_ITEM_MORE = 1, /* sf_item_next() said what more it takes */
+	SF_ITEM_ANEW,     /* it begins anew when its turn comes: nothing of it may be touched */
+};
+
+/* item_zstd.c: compressed items */
 uint64_t sf_item_zstd_claim(const struct sf_cache_entry *e);
 int sf_item_zstd_begin(struct sf_cache_entry *e, uint64_t *first);
 int sf_item_zstd_slice(struct sf_cache_entry *e);

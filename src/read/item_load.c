@@ -71,14 +71,13 @@ void sf_item_want_more(struct sf_cache_entry *e, uint64_t bytes)
 	e->again(e, bytes);
 }
 
-void sf_item_fetch(struct sf_cache_entry *e, void *to, uint64_t len)
+void sf_item_next(struct sf_cache_entry *e, void *to, uint64_t len)
 {
 	e->iov = (struct iovec){ to, len };
 	e->req.off = e->want.off + e->pos;
 	e->req.len = len;
 	e->req.iov = &e->iov;
 	e->req.niov = 1;
-	sf_source_submit(e->want.src, &e->req);
 }
 
 /* ---- headers of blobs ---- */
@@ -119,7 +118,7 @@ static uint64_t blob_room(const struct sf_cache_entry *e)
 	return SF_MIN(e->want.len, src->size - SF_MIN(e->want.off, src->size));
 }
 
-/* The beginning of a blob's header, or all of it, is there. 1: the rest is on its way. */
+/* The beginning of a blob's header, or all of it, is there. */
 static int blob_head(struct sf_cache_entry *e)
 {
 	struct sf_error *err = &e->req.err;
@@ -138,8 +137,8 @@ static int blob_head(struct sf_cache_entry *e)
 		r = sf_item_make_in(e, len + 8);
 		if (r < 0)
 			return r;
-		sf_item_fetch(e, e->in + e->pos, len + 8 - e->pos);
-		return 1;
+		sf_item_next(e, e->in + e->pos, len + 8 - e->pos);
+		return SF_ITEM_MORE;
 	}
 	r = sf_st_parse(e->in + 8, len, &e->arena, &e->pub.st, err);
 	if (r < 0)
@@ -227,8 +226,26 @@ static void make_task(struct sf_task *task)
 
 /* ---- all ---- */
 
-static void done(struct sf_cache_entry *e, int r)
+static int came(struct sf_cache_entry *e)
 {
+	bool ending;
+
+	pthread_mutex_lock(&e->cache->locked.m);
+	ending = e->cache->locked.ending;
+	pthread_mutex_unlock(&e->cache->locked.m);
+	if (ending)
+		return sf_fail(&e->req.err, -ECANCELED, "'%s': canceled", e->want.src->name);
+	return e->want.kind == SF_CACHED_ZSTD ? sf_item_zstd_slice(e) : blob_head(e);
+}
+
+/* Asks for what comes next, as long as that ends at once, and for more when it is there. */
+static void go_on(struct sf_cache_entry *e, int r)
+{
+	while (r == SF_ITEM_MORE) {
+		if (!sf_source_submit(e->want.src, &e->req))
+			return; /* its end goes on */
+		r = e->req.r < 0 ? e->req.r : came(e);
+	}
 	if (r == 0)
 		keep(e);
 	else if (r < 0 && e->want.kind == SF_CACHED_BLOB)
@@ -241,16 +258,8 @@ static void fetched(struct sf_io_req *req, int r)
 {
 	struct sf_cache_entry *e =
 		(struct sf_cache_entry *)((char *)req - offsetof(struct sf_cache_entry, req));
-	bool ending;
 
-	pthread_mutex_lock(&e->cache->locked.m);
-	ending = e->cache->locked.ending;
-	pthread_mutex_unlock(&e->cache->locked.m);
-	if (r >= 0 && ending)
-		r = sf_fail(&e->req.err, -ECANCELED, "'%s': canceled", e->want.src->name);
-	if (r >= 0)
-		r = e->want.kind == SF_CACHED_ZSTD ? sf_item_zstd_slice(e) : blob_head(e);
-	done(e, r);
+	go_on(e, r < 0 ? r : came(e));
 }
 
 void sf_item_load(struct sf_cache_entry *e)
@@ -266,8 +275,9 @@ void sf_item_load(struct sf_cache_entry *e)
 	e->req.kind = e->want.fetch;
 	e->req.done = fetched;
 	r = e->want.kind == SF_CACHED_ZSTD ? sf_item_zstd_begin(e, &first) : begin_blob(e, &first);
-	if (r < 0)
-		done(e, r);
-	else
-		sf_item_fetch(e, e->in, first);
+	if (r >= 0) {
+		sf_item_next(e, e->in, first);
+		r = SF_ITEM_MORE;
+	}
+	go_on(e, r);
 }

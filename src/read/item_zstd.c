@@ -56,7 +56,7 @@ static int window_too_large(struct sf_cache_entry *e)
 	if (e->window < most) {
 		e->window = SF_MIN(e->window * MORE, most);
 		sf_item_want_more(e, sf_item_claim(e));
-		return 1;
+		return SF_ITEM_ANEW;
 	}
 	return sf_fail(
 		&e->req.err, -E2BIG,
@@ -66,7 +66,7 @@ static int window_too_large(struct sf_cache_entry *e)
 		(unsigned long long)sf_item_limit(e));
 }
 
-/* One slice is there. 1: another one is on its way, or the load begins anew. */
+/* One slice is there. */
 int sf_item_zstd_slice(struct sf_cache_entry *e)
 {
 	struct sf_error *err = &e->req.err;
@@ -78,7 +78,7 @@ int sf_item_zstd_slice(struct sf_cache_entry *e)
 	if (r == -E2BIG && e->out.limit < most) {
 		e->want.expect = e->out.limit > most / MORE ? most : e->out.limit * MORE;
 		sf_item_want_more(e, sf_item_claim(e));
-		return 1;
+		return SF_ITEM_ANEW;
 	}
 	if (r == -E2BIG)
 		return too_big(e);
@@ -87,8 +87,8 @@ int sf_item_zstd_slice(struct sf_cache_entry *e)
 		                   (unsigned long long)e->want.off);
 	e->pos += e->req.len;
 	if (e->pos < e->want.len) {
-		sf_item_fetch(e, e->in, slice(e, e->pos));
-		return 1;
+		sf_item_next(e, e->in, slice(e, e->pos));
+		return SF_ITEM_MORE;
 	}
 	r = sf_unzstd_end(e->zstd, err);
 	if (r < 0)

@@ -15,7 +15,6 @@
 #define SF_OP_ITEMS 4096 /* of one batch */
 #define SF_OP_LENT \
 	480 /* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
-#define SF_OP_WINDOW 64       /* requests submitted at once */
 #define SF_LEND_MIN (4 << 10) /* bytes of a run from which lending costs less than a copy */
 
 enum sf_part_kind {
@@ -81,10 +80,10 @@ struct sf_op_lease {
 };
 SF_VEC(sf_op_leases, struct sf_op_lease);
 
-struct sf_op_req {
+struct sf_op_req { /* a place of the window (fetch.c) */
 	struct sf_io_req io;
 	struct sf_op *op;
-	struct sf_source *src;
+	struct sf_source *src; /* of its request, the last one; NULL: none yet */
 	uint32_t item;
 };
 struct sf_op_open {
@@ -122,8 +121,7 @@ enum sf_op_state { /* steps.c */
 enum {
 	SF_STEP_PARKED = 1, /* a completion goes on, maybe already, on another thread: nothing of
 	                       the op may be touched */
-	SF_STEP_OTHER,      /* goes on with the other one of the table */
-	SF_STEP_AGAIN       /* the same step once more */
+	SF_STEP_OTHER       /* goes on with the other one of the table */
 };
 
 struct sf_op {
@@ -171,7 +169,7 @@ struct sf_op {
 	struct sf_op_items items;
 	struct sf_pieces pieces;
 	struct sf_coalesce co;
-	size_t io_at; /* co.ranges done or submitted */
+	_Atomic size_t io_at; /* of co.ranges: the next one to ask for */
 	uint8_t *head;
 	uint64_t head_cap;
 	struct sf_op_open *opens;
@@ -180,12 +178,13 @@ struct sf_op {
 	uint32_t held; /* files of the batch that room was taken for; 0: none, or not counted */
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
-	pthread_mutex_t m;        /* guards the five below: completions and cancelling meet there */
+	pthread_mutex_t m; /* guards the eight below: completions and cancelling meet there */
 	bool waits_for_buffers;
 	struct sf_cache_wait *waits_for_item; /* that waits its turn */
 	int failed; /* first failure of a completion, message in err, its file in bad_file */
 	struct sf_op_req *reqs;
-	uint32_t nreqs;
+	unsigned reqs_cap;
+	unsigned nreqs; /* places in use */
 	struct sf_error err;
 	uint32_t bad_file; /* that err is about: as sf_read.file */
 

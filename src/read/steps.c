@@ -27,7 +27,6 @@ static const struct state {
 	int (*run)(struct sf_op *op);
 	enum sf_op_state next;
 	enum sf_op_state other; /* when run says SF_STEP_OTHER */
-	bool again;             /* what parks here comes back here */
 } states[] = {
 	[SF_OP_BUFFERS] = { sf_op_take_buffers, SF_OP_MADE },
 	[SF_OP_MADE] = { sf_op_ask_made, SF_OP_COPY_MADE },
@@ -36,13 +35,13 @@ static const struct state {
 	[SF_OP_FILES] = { sf_op_take_files, SF_OP_OPEN },
 	[SF_OP_OPEN] = { sf_op_open, SF_OP_HEADERS },
 	[SF_OP_HEADERS] = { sf_op_ask_headers, SF_OP_SLOW, SF_OP_HEADER_IO },
-	[SF_OP_HEADER_IO] = { sf_op_io, SF_OP_PARSE, .again = true },
+	[SF_OP_HEADER_IO] = { sf_op_io, SF_OP_PARSE },
 	[SF_OP_PARSE] = { sf_op_parse_headers, SF_OP_SLOW, SF_OP_HEADERS },
 	[SF_OP_SLOW] = { sf_op_slow_headers, SF_OP_CACHE },
 	[SF_OP_CACHE] = { sf_op_ask_cache, SF_OP_CACHED },
 	[SF_OP_CACHED] = { sf_op_use_cached, SF_OP_PIECES, SF_OP_BATCH },
 	[SF_OP_PIECES] = { sf_op_make_pieces, SF_OP_IO },
-	[SF_OP_IO] = { sf_op_io, SF_OP_SETTLE, .again = true },
+	[SF_OP_IO] = { sf_op_io, SF_OP_SETTLE },
 	[SF_OP_SETTLE] = { sf_op_settle_batch, SF_OP_BATCH },
 	[SF_OP_FINISH] = { sf_op_finish, SF_OP_DONE },
 };
@@ -63,8 +62,7 @@ int sf_op_steps(struct sf_op *op)
 		if (op->may_wait && atomic_load_explicit(&op->claimed, memory_order_acquire))
 			return sf_fail(&op->err, -ECANCELED, "canceled");
 		/* before it is run: once it has parked, the op is another thread's */
-		if (!s->again)
-			op->state = s->next;
+		op->state = s->next;
 		r = s->run(op);
 		if (r == -EAGAIN) /* it may not wait: this step is the first when it may */
 			op->state = (enum sf_op_state)(s - states);
@@ -72,8 +70,6 @@ int sf_op_steps(struct sf_op *op)
 			return r;
 		if (r == SF_STEP_OTHER)
 			op->state = s->other;
-		else if (r != SF_STEP_AGAIN)
-			op->state = s->next;
 	}
 	return 0;
 }

@@ -147,17 +147,42 @@ void sf_lease_release(struct sf_lease *lease)
 	*lease = (struct sf_lease){ 0 };
 }
 
-void sf_source_submit(struct sf_source *src, struct sf_io_req *req)
+int sf_source_submit(struct sf_source *src, struct sf_io_req *req)
 {
-	int r = check_range(src, req->off, req->len, &req->err);
+	req->r = check_range(src, req->off, req->len, &req->err);
+	if (req->r < 0)
+		return 1;
+	req->src = src;
+	atomic_store_explicit(&req->met, false, memory_order_relaxed);
+	count(src, "submit", req->off, req->len, req->kind);
+	src->ops->submit(src, req);
+	return atomic_exchange_explicit(&req->met, true, memory_order_acq_rel);
+}
 
-	if (r < 0) {
+static void end_task(struct sf_task *task)
+{
+	struct sf_io_req *req =
+		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
+
+	req->done(req, req->r);
+}
+
+void sf_io_req_end(struct sf_io_req *req, int r)
+{
+	const struct sf_source *src = req->src;
+	bool here = req->wakes || src->ops->on_pool;
+	struct sf_thread_pool *pool = src->io->pool;
+
+	req->r = r;
+	if (!atomic_exchange_explicit(&req->met, true, memory_order_acq_rel))
+		return; /* who submits it goes on */
+	if (here) {
 		req->done(req, r);
 		return;
 	}
-	req->src = src;
-	count(src, "submit", req->off, req->len, req->kind);
-	src->ops->submit(src, req);
+	/* a transport's thread has more to do than what waited for these bytes */
+	req->task.run = end_task;
+	sf_thread_pool_submit(pool, &req->task);
 }
 
 int sf_source_check(struct sf_source *src, struct sf_error *err)
@@ -226,6 +251,7 @@ static struct waiting *waiting_new(struct sf_source *src, uint64_t off, void *bu
 	w->req.niov = 1;
 	w->req.kind = kind;
 	w->req.done = wake;
+	w->req.wakes = true;
 	pthread_mutex_init(&w->m, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -286,7 +312,8 @@ static int read_waiting(struct sf_source *src, uint64_t off, void *buf, uint64_t
 	if (!w)
 		return sf_fail(err, -ENOMEM, "'%s': no memory for %llu bytes", src->name,
 		               (unsigned long long)len);
-	sf_source_submit(src, &w->req);
+	if (sf_source_submit(src, &w->req))
+		wake(&w->req, w->req.r);
 	r = wait_for(w, err);
 	if (r == 0 && own)
 		memcpy(buf, w->own, (size_t)len);

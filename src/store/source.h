@@ -21,14 +21,19 @@ struct sf_io_req {
 	const struct iovec *iov; /* lengths sum to len */
 	int niov;
 	enum sf_fetch_kind kind; /* for the counters */
-	/* once, on any thread, no lock held; r = 0 or negative */
+	/* Once, r = 0 or negative, no lock held, on a thread of io->pool: it may go on there with
+	 * what waited for the bytes. Not when sf_source_submit() says that the request has ended.
+	 */
 	void (*done)(struct sf_io_req *req, int r);
+	bool wakes;          /* done does no more than wake somebody: any thread will do */
+	int r;               /* how it ended */
 	struct sf_error err; /* message when r < 0 */
 	/* the source's while submitted */
 	struct sf_source *src; /* no reference: the caller's lasts until done */
 	struct sf_io_req *next;
 	struct sf_task task;
 	void *priv[2];
+	_Atomic bool met; /* submit has returned, or the request has ended: whichever came first */
 };
 
 struct sf_source_ops {
@@ -42,6 +47,8 @@ struct sf_source_ops {
 	/* Once for each lease with a token: a cache may evict the block from then on. Any thread.
 	 * NULL: it lends for as long as it lives. */
 	void (*unlend)(struct sf_source *src, void *token);
+	/* Never waits, and calls sf_io_req_end once for the request, from any thread, maybe before
+	 * it returns. */
 	void (*submit)(struct sf_source *src, struct sf_io_req *req);
 	/* Ask that a submitted request ends soon with -ECANCELED; done is still called (maybe with
 	 * success), but not from within cancel: the caller may hold a lock. A request that is not
@@ -51,20 +58,26 @@ struct sf_source_ops {
 	 * reply goes out. */
 	int (*check)(struct sf_source *src, struct sf_error *err);
 	void (*free)(struct sf_source *src);
+	bool on_pool; /* requests end in tasks of io->pool: what waited goes on right there */
 };
-/* How a source wants to be asked. A file wants requests that a core copies in no time, a server few large ones. */
+/* How a source wants to be asked. A file wants requests that a core copies in no time, a server few
+ * large ones. */
 struct sf_source_hints {
-	uint64_t range_max;  /* bytes of one request: longer ranges are cut, to be fetched side by side */
-	uint64_t gap_max;    /* bytes between two wanted runs that are read over rather than asked for apart; below range_max */
-	uint64_t head_guess; /* bytes that an unseen item's header is thought to take, to be asked for together with what is wanted
-	                      * behind it. 0: a round trip costs next to nothing, the header alone comes first */
+	uint64_t range_max; /* bytes of one request: longer ranges are cut, to be fetched side by
+	                       side */
+	uint64_t gap_max; /* bytes between two wanted runs that are read over rather than asked for
+	                     apart; below range_max */
+	uint64_t head_guess; /* bytes that an unseen item's header is thought to take, to be asked
+	                      * for together with what is wanted behind it. 0: a round trip costs
+	                      * next to nothing, the header alone comes first */
 	unsigned inflight;   /* requests of one read at once */
 };
 extern const struct sf_source_hints sf_hints_local;
 
 struct sf_source {
 	const struct sf_source_ops *ops;
-	const struct sf_source_hints *hints; /* outlive the source; NULL: sf_hints_local. Read by sf_source_hints() */
+	const struct sf_source_hints
+		*hints; /* outlive the source; NULL: sf_hints_local. Read by sf_source_hints() */
 	_Atomic uint32_t refs;
 	struct sf_io *io;
 	const char *name; /* for messages; the source's */
@@ -87,7 +100,11 @@ int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, 
 int sf_source_lend(struct sf_source *src, uint64_t off, uint64_t len, enum sf_fetch_kind kind,
                    struct sf_lease *ret);
 void sf_lease_release(struct sf_lease *lease);
-void sf_source_submit(struct sf_source *src, struct sf_io_req *req);
+/* 1: it has ended already, as req->r says, and done is not called: the caller goes on, in a loop
+ * where he has more to ask. 0: done is called, or was. */
+int sf_source_submit(struct sf_source *src, struct sf_io_req *req);
+/* For sources: how a submitted request ends. */
+void sf_io_req_end(struct sf_io_req *req, int r);
 /* Try, else submit and wait, for io->timeout_ms at most: -ETIMEDOUT then. Of a source that cannot
  * cancel the deadline is that of each MiB, and a request that gets no answer is left behind: it
  * holds the source and a thread until it ends. */

@@ -239,8 +239,8 @@ static void read_task(struct sf_task *task)
 	struct sf_io_req *req =
 		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
 
-	req->done(req, read_all((struct file_source *)req->src, req->off, req->iov, req->niov,
-	                        req->len, &req->err));
+	sf_io_req_end(req, read_all((struct file_source *)req->src, req->off, req->iov, req->niov,
+	                            req->len, &req->err));
 }
 
 static void file_submit(struct sf_source *src, struct sf_io_req *req)
@@ -280,6 +280,7 @@ static const struct sf_source_ops file_ops = {
 	.submit = file_submit,
 	.check = file_check,
 	.free = file_free,
+	.on_pool = true,
 };
 
 int sf_source_file(struct sf_io *io, int fd, const char *name, uint64_t size,

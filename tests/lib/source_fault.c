@@ -139,7 +139,7 @@ static void go_on(struct sf_io_req *req, int code)
 	struct fault_source *f = (struct fault_source *)req->src;
 
 	if (code < 0) {
-		req->done(req, fail(f, req->off, req->iov, req->len, code, &req->err));
+		sf_io_req_end(req, fail(f, req->off, req->iov, req->len, code, &req->err));
 		return;
 	}
 	req->src = f->inner;
@@ -206,7 +206,7 @@ static void fault_submit(struct sf_source *src, struct sf_io_req *req)
 	}
 	pthread_mutex_unlock(&f->locked.m);
 	if (r)
-		req->done(req, sf_fail(&req->err, r, "'%s': no thread for a delay", src->name));
+		sf_io_req_end(req, sf_fail(&req->err, r, "'%s': no thread for a delay", src->name));
 }
 
 static void fault_cancel(struct sf_source *src, struct sf_io_req *req)

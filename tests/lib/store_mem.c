@@ -45,7 +45,7 @@ static void read_task(struct sf_task *task)
 	struct sf_io_req *req =
 		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
 
-	req->done(req, mem_try(req->src, req->off, req->iov, req->niov, req->len, &req->err));
+	sf_io_req_end(req, mem_try(req->src, req->off, req->iov, req->niov, req->len, &req->err));
 }
 
 static void mem_submit(struct sf_source *src, struct sf_io_req *req)
@@ -73,6 +73,7 @@ static const struct sf_source_ops source_ops = {
 	.submit = mem_submit,
 	.check = mem_check,
 	.free = mem_source_free,
+	.on_pool = true,
 };
 
 static int mem_open(struct sf_store *s, const char *name, const struct sf_objinfo *want,

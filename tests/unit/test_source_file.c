@@ -163,7 +163,8 @@ static int submit(struct submitted *s, uint64_t off, uint64_t len, uint64_t each
 	*s = (struct submitted){
 		.req = { .off = off, .len = len, .iov = iov, .niov = n, .done = note }
 	};
-	sf_source_submit(src, &s->req);
+	if (sf_source_submit(src, &s->req))
+		note(&s->req, s->req.r);
 	while (!atomic_load(&s->done))
 		usleep(100);
 	return atomic_load(&s->r);

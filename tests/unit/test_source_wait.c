@@ -51,7 +51,7 @@ static void stuck_run(struct sf_task *task)
 	for (int i = 0; i < req->niov; i++)
 		for (size_t k = 0; k < req->iov[i].iov_len; k++)
 			((uint8_t *)req->iov[i].iov_base)[k] = byte_at(off++);
-	req->done(req, 0);
+	sf_io_req_end(req, 0);
 	atomic_fetch_add(&ended, 1);
 }
 
