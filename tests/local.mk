@@ -70,6 +70,7 @@ TESTS_UNIT = \
 	%D%/unit/test_store_file \
 	%D%/unit/test_table \
 	%D%/unit/test_thread_pool \
+	%D%/unit/test_torch_file_plan \
 	%D%/unit/test_torch_item \
 	%D%/unit/test_tree \
 	%D%/unit/test_tree_hf \

@@ -1,99 +1,107 @@
 /*
- * Writes a .pt archive as our views do, for the interop test to load: tool_write_pt OUT
- * [BIG-BYTES]. One tensor of each dtype in a dict by its name; element bytes count up. With
- * BIG-BYTES a uint8 tensor "big" of that many zeros (a hole in the file) comes first, so that the
- * others lie behind 4 GiB.
+ * Writes a .pt archive from memory, for the interop test to load: tool_write_pt OUT [BIG-BYTES].
+ * One tensor of each dtype in a dict by its name; element bytes count up. With BIG-BYTES a uint8
+ * tensor "big" of that many zeros (a hole in the file) comes first, so that the others lie behind 4
+ * GiB.
  */
 #include "config.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
 #include "parse/pickle_write.h"
+#include "parse/torch_file_plan.h"
 #include "parse/zip_write.h"
-
-#define RECORDS (SF_NDTYPES + 5)
 
 struct archive {
 	FILE *f;
-	struct sf_buf buf;
-	struct sf_zip_entry entry[RECORDS];
-	char name[RECORDS][32];
-	size_t n;
-	uint64_t at;
+	struct sf_buf pkl;
+	struct sf_torch_storage storage[SF_NDTYPES + 1];
+	uint64_t big; /* of storage 0 */
+	uint8_t bytes[6 * 16];
 };
 
-/* NULL data: a hole of zeros */
-static void record(struct archive *a, const char *name, const void *data, uint64_t len)
+static struct sf_torch_storage storage(const void *arg, uint32_t i)
 {
-	struct sf_zip_entry *e = &a->entry[a->n];
+	return ((const struct archive *)arg)->storage[i];
+}
 
-	snprintf(a->name[a->n], sizeof(a->name[a->n]), "checkpoint/%s", name);
-	*e = (struct sf_zip_entry){ a->name[a->n], strlen(a->name[a->n]), a->at, len,
-		                    data ? sf_crc32(0, data, len) : 0 };
-	a->n++;
-	sf_buf_reset(&a->buf);
-	sf_zip_put_header(&a->buf, e);
-	fwrite(a->buf.at, 1, a->buf.len, a->f);
-	if (data)
-		fwrite(data, 1, len, a->f);
-	else
-		fseeko(a->f, (off_t)len, SEEK_CUR);
-	a->at += a->buf.len + len;
+static int put(struct archive *a, const void *at, size_t len)
+{
+	return fwrite(at, 1, len, a->f) == len ? 0 : -EIO;
+}
+
+static int put_bytes(void *arg, const void *at, size_t len)
+{
+	return put(arg, at, len);
+}
+
+static int put_pickle(void *arg, uint64_t off, uint64_t len)
+{
+	struct archive *a = arg;
+
+	return put(a, a->pkl.at + off, len);
+}
+
+static int put_payload(void *arg, uint32_t i, uint64_t off, uint64_t len)
+{
+	struct archive *a = arg;
+
+	if (i == 0 && a->big)
+		return fseeko(a->f, (off_t)len, SEEK_CUR);
+	return put(a, a->bytes + off, len);
+}
+
+static void add(struct archive *a, struct sf_torch_file *plan, struct sf_pickle_writer *w,
+                const char *name, const struct sf_pw_tensor *t, bool hole)
+{
+	sf_pw_name(w, name, strlen(name));
+	sf_pw_tensor(w, t);
+	a->storage[plan->nstorage++] =
+		(struct sf_torch_storage){ .len = t->bytes,
+		                           .crc = hole ? 0 : sf_crc32(0, a->bytes, t->bytes) };
 }
 
 int main(int argc, char **argv)
 {
 	static struct archive a;
-	struct sf_arena arena = { 0 };
-	struct sf_buf pkl = { 0 };
-	struct sf_pickle_writer w;
-	uint64_t big = argc > 2 ? strtoull(argv[2], NULL, 10) : 0, number = 0, dir_off;
+	static uint64_t start[SF_TORCH_FILE_PIECES(SF_NDTYPES + 1) + 1];
 	const uint64_t shape[2] = { 2, 3 };
-	uint8_t bytes[6 * 16];
-	char name[32];
+	struct sf_pickle_writer w = { .out = &a.pkl };
+	struct sf_torch_file plan = { .storage = storage, .arg = &a, .start = start };
+	const struct sf_torch_file_sink to = { put_bytes, put_pickle, put_payload, &a };
+	struct sf_error err = SF_ERROR_INIT;
 
 	a.f = argc > 1 ? fopen(argv[1], "wb") : NULL;
-	if (!a.f || sf_pickle_writer_init(&w, &pkl, &arena) < 0)
+	a.big = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
+	if (!a.f)
 		return 2;
-	for (size_t i = 0; i < sizeof(bytes); i++)
-		bytes[i] = (uint8_t)i;
+	for (size_t i = 0; i < sizeof(a.bytes); i++)
+		a.bytes[i] = (uint8_t)i;
 	sf_pw_proto(&w);
-	sf_buf_str(&pkl, "}(");
-	if (big) {
-		sf_pw_name(&w, "big", 3);
-		sf_pw_tensor(&w, &(struct sf_pw_tensor){ SF_UINT8, 1, &big, big, number++ });
+	sf_pw_op(&w, '}');
+	sf_pw_op(&w, '(');
+	if (a.big) {
+		const struct sf_pw_tensor t = { SF_UINT8, 1, &a.big, a.big, plan.nstorage };
+		add(&a, &plan, &w, "big", &t, true);
 	}
 	for (int d = 1; d < SF_NDTYPES; d++) {
 		const struct sf_dtype_info *info = sf_dtype_info((enum sf_dtype)d);
-		sf_pw_name(&w, info->torch, strlen(info->torch));
-		sf_pw_tensor(&w, &(struct sf_pw_tensor){ (enum sf_dtype)d, 2, shape,
-		                                         6 * info->bytes, number++ });
+		const struct sf_pw_tensor t = { (enum sf_dtype)d, 2, shape, 6 * info->bytes,
+			                        plan.nstorage };
+		add(&a, &plan, &w, info->torch, &t, false);
 	}
-	sf_buf_str(&pkl, "u");
+	sf_pw_op(&w, 'u');
 	sf_pw_stop(&w);
-	record(&a, "data.pkl", pkl.at, pkl.len);
-	record(&a, "byteorder", "little", 6);
-	number = 0;
-	if (big)
-		record(&a, "data/0", NULL, big), number++;
-	for (int d = 1; d < SF_NDTYPES; d++) {
-		snprintf(name, sizeof(name), "data/%" PRIu64, number++);
-		record(&a, name, bytes, 6u * sf_dtype_info((enum sf_dtype)d)->bytes);
-	}
-	record(&a, "version", "3\n", 2);
-	dir_off = a.at;
-	sf_buf_reset(&a.buf);
-	for (size_t i = 0; i < a.n; i++)
-		sf_zip_put_central(&a.buf, &a.entry[i]);
-	sf_zip_put_end(&a.buf, a.n, dir_off, a.buf.len);
-	fwrite(a.buf.at, 1, a.buf.len, a.f);
-	sf_pickle_writer_release(&w);
-	sf_buf_release(&a.buf);
-	sf_buf_release(&pkl);
-	sf_arena_release(&arena);
-	return fclose(a.f) != 0;
+	plan.pkl_len = a.pkl.len;
+	plan.pkl_crc = sf_crc32(0, a.pkl.at, a.pkl.len);
+	int r = sf_buf_check(&a.pkl);
+	if (r >= 0)
+		r = sf_torch_file_plan(&plan, &err);
+	if (r >= 0)
+		r = sf_torch_file_range(&plan, 0, sf_torch_file_size(&plan), &to);
+	sf_buf_release(&a.pkl);
+	return fclose(a.f) != 0 || r < 0;
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""An archive by our zip and pickle writers, one tensor of each dtype, in torch.load (mmap or not, weights_only) and zipfile.
+"""An archive that our planner of .pt files and our pickle writer make, one tensor of each dtype, in torch.load (mmap or not, weights_only) and zipfile.
 SF_HEAVY=1: also one whose records lie behind a sparse tensor of 5 GB."""
 import os, subprocess, sys, tempfile, warnings, zipfile
 
@@ -40,7 +40,7 @@ def check_archive(path, big):
         infos = z.infolist()
         check("zipfile sees all records", len(infos) == len(set(i.filename for i in infos)) and len(infos) > len(names))
         for i in infos:
-            if big and i.filename == "checkpoint/data/0":
+            if big and i.filename == "archive/data/0":
                 check("the big record's size", i.file_size == big)
                 continue
             try:

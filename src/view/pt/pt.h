@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include "base/buf.h"
 #include "parse/pickle_write.h"
+#include "parse/torch_file_plan.h"
 #include "read/made.h"
 #include "view/view.h"
 
@@ -56,10 +57,9 @@ struct sf_pt {
 	bool again;                   /* a second one, made for the code alone: says nothing */
 	uint32_t first[SF_PW_NWORDS]; /* leaf that puts this word (pickle_write.h), SF_NONE */
 
-	uint64_t *start; /* f.start */
-	uint64_t pkl_len;
-	uint32_t pkl_crc;
-	uint32_t *_Atomic crc; /* by storage number; NULL: all 0 */
+	uint64_t *start;              /* f.start */
+	struct sf_torch_file archive; /* records behind the pickle's; sizes, directory */
+	uint32_t *_Atomic crc;        /* by storage number; NULL: all 0 */
 };
 
 /* How element @d of @l's path reads in this file. d < l->depth. */
@@ -105,15 +105,11 @@ void sf_pt_put_tail(const struct sf_pt *pt, struct sf_buf *out);
  *   0                   local header of data.pkl, the pickle's head
  *   1 … L               a leaf each
  *   L+1                 the pickle's tail, byteorder
- *   L+2 … L+1+S         a storage each: header, payload
- *   L+2+S, L+3+S        version; the directory's entries of data.pkl and byteorder
- *   L+4+S … L+3+2S      a storage's directory entry each
- *   L+4+2S              version's entry, the ends
+ *   L+2 …               the pieces behind the pickle (parse/torch_file_plan.h)
  */
-int sf_pt_layout(struct sf_pt *pt, struct sf_error *err); /* start[], pkl_len, pkl_crc */
+int sf_pt_layout(struct sf_pt *pt, struct sf_error *err); /* start[], archive */
 int sf_pt_emit(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len, struct sf_parts *parts,
                struct sf_error *err);
-void sf_pt_payload(const struct sf_pt *pt, uint32_t storage, uint64_t *ret_off, uint64_t *ret_len);
 /* The parts of [off, off+len) of a storage's bytes. */
 int sf_pt_payload_parts(const struct sf_pt *pt, uint32_t storage, uint64_t off, uint64_t len,
                         struct sf_parts *parts);

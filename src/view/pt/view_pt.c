@@ -68,7 +68,7 @@ static int read_crcs(struct sf_pt *pt, struct sf_error *err)
 	for (uint32_t s = 0; s < pt->nstorage; s++) {
 		struct payload p = { pt, s };
 		uint64_t at, size;
-		sf_pt_payload(pt, s, &at, &size);
+		sf_torch_file_payload(&pt->archive, s, &size);
 		for (at = 0; at < size; at += CRC_BLOCK) {
 			uint64_t n = SF_MIN(size - at, (uint64_t)CRC_BLOCK);
 			struct sf_read rd = {
@@ -241,8 +241,7 @@ int sf_view_pt_payloads(struct sf_vfile *f,
 	if (!pt || !pt->start)
 		return -EINVAL;
 	for (uint32_t s = 0; s < pt->nstorage; s++) {
-		uint64_t off, len;
-		sf_pt_payload(pt, s, &off, &len);
+		uint64_t len, off = sf_torch_file_payload(&pt->archive, s, &len);
 		int r = each(arg, s, off, len);
 		if (r < 0)
 			return r;
