@@ -53,6 +53,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/torch_match.c \
 	%D%/parse/torch_subclass.c \
 	%D%/parse/torch_tensor.c \
+	%D%/parse/value_walk.c \
 	%D%/parse/weights_only.c \
 	%D%/parse/zip_read.c \
 	%D%/parse/zip_write.c

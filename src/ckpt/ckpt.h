@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "parse/dtype.h"
 #include "parse/torch_item.h" /* SF_DIMS_MAX */
+#include "parse/value_path.h"
 #include "store/store.h"      /* struct sf_objinfo */
 
 #define SF_NONE UINT32_MAX /* "no such index" in the u32 fields below */
@@ -120,13 +121,6 @@ struct sf_object {
 	const char *member;
 	uint32_t member_len;
 	const struct sf_subclass *subclass; /* NULL: metadata has it as an object */
-};
-
-/* One element of the path at which a key sits in the nested state dict. */
-struct sf_path_elem {
-	const char *s; /* text; of an int its decimal digits */
-	uint32_t len;
-	uint32_t is_int; /* a list position, value = the digits */
 };
 
 /* elements of a path that .pt files nest: a longer one's key stands flat at the root */

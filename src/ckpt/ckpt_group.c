@@ -40,19 +40,19 @@ enum sf_role sf_role_by_name(const char *name, size_t len)
 
 static enum sf_role elem_role(const struct sf_path_elem *e)
 {
-	return e->is_int ? SF_ROLE_OTHER : sf_role_by_name(e->s, e->len);
+	return e->kind != SF_PATH_TEXT ? SF_ROLE_OTHER : sf_role_by_name(e->s, e->len);
 }
 
 static bool same_elem(const struct sf_path_elem *a, const struct sf_path_elem *b)
 {
-	return a->len == b->len && a->is_int == b->is_int && memcmp(a->s, b->s, a->len) == 0;
+	return a->len == b->len && a->kind == b->kind && memcmp(a->s, b->s, a->len) == 0;
 }
 
 /* States of random number generators, which Composer puts beside the container of everything else.
  */
 static bool is_rng(const struct sf_path_elem *e)
 {
-	return !e->is_int && e->len == 3 && memcmp(e->s, "rng", 3) == 0;
+	return e->kind == SF_PATH_TEXT && e->len == 3 && memcmp(e->s, "rng", 3) == 0;
 }
 
 /* Does one root container hold all tensors (but those of `rng`), with a model or an optimizer right

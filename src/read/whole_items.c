@@ -206,7 +206,7 @@ find_in_blob(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const struct
 	const struct sf_st_tensor *found = sf_cached_find(item->mem, k->name, k->len);
 	const struct sf_path_elem *first = k->path;
 
-	if (found || k->npath < 2 || first->is_int || k->len <= first->len + 1 ||
+	if (found || k->npath < 2 || first->kind != SF_PATH_TEXT || k->len <= first->len + 1 ||
 	    memcmp(k->name, first->s, first->len) != 0 || k->name[first->len] != '.' ||
 	    !strchr(sf_place_file(ckpt, t->place[item->chunk])->name, '/'))
 		return found;

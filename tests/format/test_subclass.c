@@ -60,7 +60,7 @@ START_TEST(shards_of_such_a_tensor_are_a_list)
 	ck_assert_uint_eq(s->shape[0], 32); /* the shard's */
 	ck_assert_uint_eq(k->npath, 5);
 	ck_assert_int_eq(memcmp(k->path[3].s, "exp_avg", 7), 0);
-	ck_assert_uint_eq(k->path[4].is_int, 1);
+	ck_assert_uint_eq(k->path[4].kind, SF_PATH_LIST);
 	ck_assert_int_eq(memcmp(k->path[4].s, "1", 1), 0);
 	ck_assert_ptr_nonnull(subclass(ckpt, "optim.state.w.exp_avg.0"));
 	ck_assert_uint_eq(sf_ckpt_find(ckpt, "optim.state.w.exp_avg", 21), SF_NONE);

@@ -301,7 +301,7 @@ START_TEST(paths_are_kept_whether_they_spell_the_name_or_not)
 	ck_assert_uint_eq(ckpt->key[0].npath, 3);
 	for (int i = 0; i < 3; i++) {
 		ck_assert_uint_eq(ckpt->key[0].path[i].len, same[i].len);
-		ck_assert_uint_eq(ckpt->key[0].path[i].is_int, same[i].is_int);
+		ck_assert_uint_eq(ckpt->key[0].path[i].kind, same[i].kind);
 		ck_assert_mem_eq(ckpt->key[0].path[i].s, same[i].s, same[i].len);
 	}
 	ck_assert_mem_eq(ckpt->key[1].path[1].s, "a", 1);

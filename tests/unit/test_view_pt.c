@@ -69,14 +69,14 @@ static void release(struct read_back *rb)
 static struct sf_pv *step(const struct sf_pv *v, const struct sf_path_elem *e)
 {
 	if (v->kind == SF_PV_LIST) {
-		ck_assert_msg(e->is_int, "'%s' in a list", e->s);
+		ck_assert_msg(e->kind == SF_PATH_LIST, "'%s' in a list", e->s);
 		size_t i = strtoul(e->s, NULL, 10);
 		return i < v->seq.n ? v->seq.at[i] : NULL;
 	}
 	ck_assert_int_eq(v->kind, SF_PV_DICT);
 	for (size_t i = 0; i < v->seq.n; i += 2) {
 		const struct sf_pv *k = v->seq.at[i];
-		if (e->is_int ? k->kind == SF_PV_INT && k->i == strtol(e->s, NULL, 10)
+		if (e->kind == SF_PATH_LIST ? k->kind == SF_PV_INT && k->i == strtol(e->s, NULL, 10)
 		              : k->kind == SF_PV_STR && k->str.len == e->len &&
 		                        memcmp(k->str.at, e->s, e->len) == 0)
 			return v->seq.at[i + 1];
@@ -185,7 +185,7 @@ static bool clash(const struct sf_path_elem *a, unsigned na, const struct sf_pat
                   unsigned nb)
 {
 	for (unsigned i = 0; i < SF_MIN(na, nb); i++)
-		if (a[i].is_int != b[i].is_int || a[i].len != b[i].len ||
+		if (a[i].kind != b[i].kind || a[i].len != b[i].len ||
 		    memcmp(a[i].s, b[i].s, a[i].len) != 0)
 			return false;
 	return true;

@@ -530,7 +530,9 @@ static int lower_paths(struct lower *l)
 			r = str(l, e->text, &t);
 			if (r < 0)
 				return r;
-			elem[front + k] = (struct sf_path_elem){ t.at, t.len, e->is_int };
+			elem[front + k] =
+				(struct sf_path_elem){ t.at, t.len,
+				                       e->is_int ? SF_PATH_LIST : SF_PATH_TEXT };
 		}
 		r = set_name(l, path->key);
 		if (r >= 0)

@@ -66,7 +66,7 @@ struct sf_pt_elem sf_pt_elem(const struct sf_pt *pt, const struct sf_pt_leaf *l,
 		return flat_name(pt, l);
 	const struct sf_entry *e = sf_pt_entry(pt, l);
 	const struct sf_path_elem *p = &e->path[strip_of(pt, e) + d];
-	return (struct sf_pt_elem){ p->s, p->len, p->is_int != 0 };
+	return (struct sf_pt_elem){ p->s, p->len, p->kind != SF_PATH_TEXT };
 }
 
 bool sf_pt_index(const struct sf_pt_elem *e, uint64_t *ret)
