@@ -42,17 +42,23 @@ SF_SOURCES_PARSE = \
 	%D%/parse/pickle_check.c \
 	%D%/parse/pickle_container.c \
 	%D%/parse/pickle_read.c \
+	%D%/parse/pickle_skip.c \
 	%D%/parse/pickle_text.c \
 	%D%/parse/pickle_value.c \
 	%D%/parse/pickle_write.c \
 	%D%/parse/pickle_write_tensor.c \
 	%D%/parse/pickle_write_value.c \
 	%D%/parse/safetensors.c \
+	%D%/parse/torch_archive.c \
 	%D%/parse/torch_file_plan.c \
 	%D%/parse/torch_item.c \
 	%D%/parse/torch_match.c \
+	%D%/parse/torch_persid.c \
+	%D%/parse/torch_stream.c \
 	%D%/parse/torch_subclass.c \
+	%D%/parse/torch_tar.c \
 	%D%/parse/torch_tensor.c \
+	%D%/parse/torch_zip.c \
 	%D%/parse/value_walk.c \
 	%D%/parse/weights_only.c \
 	%D%/parse/zip_read.c \

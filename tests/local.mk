@@ -70,6 +70,7 @@ TESTS_UNIT = \
 	%D%/unit/test_store_file \
 	%D%/unit/test_table \
 	%D%/unit/test_thread_pool \
+	%D%/unit/test_torch_archive \
 	%D%/unit/test_torch_file_plan \
 	%D%/unit/test_torch_item \
 	%D%/unit/test_tree \
@@ -182,6 +183,7 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_options \
 	%D%/fuzz/fuzz_pickle \
 	%D%/fuzz/fuzz_safetensors \
+	%D%/fuzz/fuzz_torch_archive \
 	%D%/fuzz/fuzz_torch_item \
 	%D%/fuzz/fuzz_whole \
 	%D%/fuzz/fuzz_zip \
@@ -233,6 +235,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_zstd_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_zip_SOURCES = %D%/fuzz/fuzz_zip.c $(fuzz_main)
 %C%_fuzz_fuzz_zip_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_torch_archive_SOURCES = %D%/fuzz/fuzz_torch_archive.c $(fuzz_mutate) $(fuzz_main)
+%C%_fuzz_fuzz_torch_archive_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_torch_item_SOURCES = %D%/fuzz/fuzz_torch_item.c $(fuzz_main)
 %C%_fuzz_fuzz_torch_item_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz_safetensors.c $(fuzz_main)

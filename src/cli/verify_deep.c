@@ -8,7 +8,7 @@
 #include "ckpt/ckpt_check.h"
 #include "ckpt/place.h"
 #include "cli/verify_deep.h"
-#include "parse/zip_read.h"
+#include "parse/torch_archive.h"
 #include "parse/zip_write.h"
 #include "value/object.h"
 
@@ -88,24 +88,12 @@ static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src
 static int check_archive(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t off,
                          const char *where, uint64_t len, uint8_t *buf, struct sf_error *err)
 {
-	uint64_t tail = SF_MIN(len, (uint64_t)SF_ZIP_TAIL);
+	struct sf_torch_source from = { src, off, SF_FETCH_HEADER };
+	const struct sf_torch_input in = { len, NULL, sf_torch_source_read, &from };
 	struct sf_arena arena = { .limit = DIR_MAX * 2 };
 	struct sf_zip_dir dir = { 0 };
-	struct sf_zip_end end;
-	int r = sf_source_read(src, off + len - tail, buf, tail, SF_FETCH_HEADER, err);
+	int r = sf_torch_zip_dir(&in, DIR_MAX, &arena, &dir, err);
 
-	if (r >= 0)
-		r = sf_zip_find_end(buf, tail, len, &end, err);
-	if (r >= 0 && end.dir_len > DIR_MAX)
-		r = sf_fail(err, -E2BIG, "a directory of %" PRIu64 " bytes, the limit is %d",
-		            end.dir_len, DIR_MAX);
-	SF_FREE uint8_t *text = r >= 0 ? malloc(end.dir_len + 1) : NULL;
-	if (r >= 0 && !text)
-		r = sf_fail(err, -ENOMEM, "a directory of %" PRIu64 " bytes", end.dir_len);
-	if (r >= 0)
-		r = sf_source_read(src, off + end.dir_off, text, end.dir_len, SF_FETCH_HEADER, err);
-	if (r >= 0)
-		r = sf_zip_parse_dir(text, &end, len, &arena, &dir, err);
 	for (size_t i = 0; r >= 0 && i < dir.n; i++)
 		r = check_record(d, entry, src, off, where, &dir.at[i], buf, err);
 	sf_arena_release(&arena);

@@ -7,11 +7,11 @@
 #include "store/store.h"
 
 /*
- * sf_torch_file_value - the pickled value of a zip archive as torch.save writes it (1.6 and newer).
+ * sf_torch_file_value - the pickled value of a file of torch.save (parse/torch_archive.h).
  *
- * Reads its end, its directory and data.pkl; no tensor. @want: the version that was listed.
- * Errors:  -ENOTSUP no zip archive (torch.save before 1.6), or a packed data.pkl; -E2BIG directory
- *          or pickle over @limit bytes; -EBADMSG; -ESTALE; those of the store.
+ * Reads no tensor. @want: the version that was listed.
+ * Errors:  -ENOTSUP no such file, or a packed data.pkl; -E2BIG directory or pickle over @limit
+ *          bytes; -EBADMSG; -ESTALE; those of the store.
  * Memory:  the value is @arena's.
  */
 int sf_torch_file_value(struct sf_store *store, const struct sf_objinfo *want, uint64_t limit,

@@ -26,6 +26,13 @@ static int no_tensor(const struct sf_pv *v, struct sf_error *err)
 		sub.cls->global.module->str.at, sub.cls->global.name->str.at);
 }
 
+int sf_torch_item_value(const struct sf_pv *v, struct sf_torch_tensor *ret, struct sf_error *err)
+{
+	int r = sf_torch_tensor_from_pv(v, ret, err);
+
+	return r == 0 ? no_tensor(v, err) : SF_MIN(r, 0);
+}
+
 int sf_torch_item_pkl(const uint8_t *pkl, size_t len, struct sf_torch_tensor *ret, char key[64],
                       struct sf_error *err)
 {
@@ -42,19 +49,16 @@ int sf_torch_item_pkl(const uint8_t *pkl, size_t len, struct sf_torch_tensor *re
 		return r;
 	r = sf_pickle_parse(pkl, len, &limits, &arena, &v, NULL, err);
 	if (r == 0) {
-		r = sf_torch_tensor_from_pv(v, &t, err);
-		if (r == 0)
-			r = no_tensor(v, err);
-		else if (r > 0 && (t.storage_key->str.len >= 64 ||
+		r = sf_torch_item_value(v, &t, err);
+		if (r == 0 && (t.storage_key->str.len >= 64 ||
 		                   memchr(t.storage_key->str.at, '\0', t.storage_key->str.len)))
 			r = sf_fail(err, -EBADMSG, "torch item: a storage key of %zu bytes",
 			            t.storage_key->str.len);
 	}
-	if (r > 0) {
+	if (r == 0) {
 		memcpy(key, t.storage_key->str.at, t.storage_key->str.len + 1);
 		t.storage_key = NULL;
 		*ret = t;
-		r = 0;
 	}
 	sf_arena_release(&arena);
 	return r;

@@ -56,6 +56,9 @@ int sf_torch_item_head(const uint8_t *head, size_t len, uint64_t item_len,
  * above. */
 int sf_torch_item_pickle(const uint8_t *head, size_t len, uint64_t item_len, uint64_t *ret_off,
                          uint64_t *ret_len, uint64_t *ret_need, struct sf_error *err);
+/* Of an archive that was opened (torch_archive.h): the tensor that its value is. -ENOTSUP it is
+ * none. */
+int sf_torch_item_value(const struct sf_pv *v, struct sf_torch_tensor *ret, struct sf_error *err);
 /* From data.pkl alone: fills ret->t; *ret_key (in @key, NUL-terminated) names the storage
  * record. */
 int sf_torch_item_pkl(const uint8_t *pkl, size_t len, struct sf_torch_tensor *ret, char key[64],

@@ -32,11 +32,11 @@ struct sf_value_walk {
 	int (*tell)(struct sf_value_walk *w, enum sf_walk_what what, struct sf_pv *v);
 	void *arg;
 	/*
-	 * false: tensors are told, wherever they are: in lists, dicts, instances of classes made from
-	 * those, and among the attributes of tensor subclasses. Where none is found nothing is told,
-	 * nor looked at twice; sf_pv.mark of what was walked is not 0 any more.
-	 * true: all leaves are: what is neither a dict with keys that are texts or ints (an
-	 * OrderedDict too) nor a list or tuple, or is an empty one of those. Marks are 0 again.
+	 * false: tensors are told, wherever they are: in lists, dicts, instances of classes made
+	 * from those, and among the attributes of tensor subclasses. Where none is found nothing is
+	 * told, nor looked at twice; sf_pv.mark of what was walked is not 0 any more. true: all
+	 * leaves are: what is neither a dict with keys that are texts or ints (an OrderedDict too)
+	 * nor a list or tuple, or is an empty one of those. Marks are 0 again.
 	 */
 	bool leaves;
 	unsigned depth_max;

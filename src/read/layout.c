@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "ckpt/box.h"
-#include "parse/zip_read.h"
+#include "parse/torch_archive.h"
 #include "read/layout.h"
 
 #define PAGE 4096 /* words */
@@ -209,79 +209,50 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
 	return 0;
 }
 
+/* A read of one range at a time. */
+struct slow {
+	int (*read)(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err);
+	void *arg;
+};
+
+static int read_slow(void *arg, const struct sf_torch_range *range, size_t n, uint8_t *buf,
+                     struct sf_error *err)
+{
+	const struct slow *s = arg;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; buf += range[i++].len)
+		r = s->read(s->arg, range[i].off, buf, range[i].len, err);
+	return r;
+}
+
 int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t len,
                                    struct sf_error *err),
                        void *arg, uint64_t item_len, struct sf_torch_item *ret,
                        struct sf_error *err)
 {
 	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { .limit = DIR_MAX };
-	const struct sf_zip_record *rec;
-	SF_FREE uint8_t *tail = NULL, *dir = NULL, *pkl = NULL;
-	uint64_t n = SF_MIN(item_len, SF_ZIP_TAIL), data;
-	struct sf_zip_end end;
-	struct sf_zip_dir zip;
-	char key[64], name[80];
-	uint8_t local[30];
-	int r;
+	const struct sf_torch_options opt = { .part_max = DIR_MAX,
+		                              .containers = 1 << SF_TORCH_ZIP };
+	struct slow slow = { read, arg };
+	const struct sf_torch_input in = { item_len, NULL, read_slow, &slow };
+	const struct sf_torch_record *s;
+	struct sf_torch_archive a;
+	int r = sf_torch_open(&in, &opt, &arena, &a, err);
 
-	tail = malloc(n ? n : 1);
-	if (!tail)
-		return sf_fail(err, -ENOMEM, "no memory for %llu bytes", (unsigned long long)n);
-	r = read(arg, item_len - n, tail, n, err);
 	if (r >= 0)
-		r = sf_zip_find_end(tail, n, item_len, &end, err);
+		r = sf_torch_item_value(a.root, &ret->t, err);
 	if (r < 0)
 		return r;
-	if (end.dir_len > DIR_MAX || end.dir_off > item_len || end.dir_len > item_len - end.dir_off)
-		return sf_fail(err, -E2BIG, "a central directory of %llu bytes at %llu",
-		               (unsigned long long)end.dir_len, (unsigned long long)end.dir_off);
-	dir = malloc(end.dir_len ? end.dir_len : 1);
-	if (!dir)
-		return sf_fail(err, -ENOMEM, "no memory for %llu bytes",
-		               (unsigned long long)end.dir_len);
-	r = read(arg, end.dir_off, dir, end.dir_len, err);
-	if (r >= 0)
-		r = sf_zip_parse_dir(dir, &end, item_len, &arena, &zip, err);
-	if (r < 0)
-		return r;
-	rec = sf_zip_find(&zip, "data.pkl");
-	if (!rec || rec->method != 0 || rec->size > DIR_MAX)
-		return sf_fail(err, -EBADMSG,
-		               "no record data.pkl, or one that is packed or has over %llu bytes",
-		               (unsigned long long)DIR_MAX);
-	r = read(arg, rec->header_off, local, sizeof(local), err);
-	if (r >= 0)
-		r = sf_zip_local_data(local, rec->header_off, &data, err);
-	if (r < 0)
-		return r;
-	if (data > item_len || rec->size > item_len - data)
-		return sf_fail(err, -EBADMSG, "record data.pkl: %llu bytes at %llu of %llu",
-		               (unsigned long long)rec->size, (unsigned long long)data,
-		               (unsigned long long)item_len);
-	pkl = malloc(rec->size ? rec->size : 1);
-	if (!pkl)
-		return sf_fail(err, -ENOMEM, "no memory for %llu bytes",
-		               (unsigned long long)rec->size);
-	r = read(arg, data, pkl, rec->size, err);
-	if (r >= 0)
-		r = sf_torch_item_pkl(pkl, rec->size, &ret->t, key, err);
-	if (r < 0)
-		return r;
-	snprintf(name, sizeof(name), "data/%s", key);
-	rec = sf_zip_find(&zip, name);
-	if (!rec || rec->method != 0)
-		return sf_fail(err, -EBADMSG, "no record %s, or it is packed", name);
-	r = read(arg, rec->header_off, local, sizeof(local), err);
-	if (r >= 0)
-		r = sf_zip_local_data(local, rec->header_off, &data, err);
-	if (r < 0)
-		return r;
-	if (data > item_len || rec->size > item_len - data)
-		return sf_fail(err, -EBADMSG, "record %s: %llu bytes at %llu of %llu", name,
-		               (unsigned long long)rec->size, (unsigned long long)data,
-		               (unsigned long long)item_len);
-	ret->payload_off = data;
-	ret->payload_len = rec->size;
+	if (a.big_endian)
+		return sf_fail(err, -ENOTSUP, "torch item: written on a big-endian machine");
+	s = sf_torch_record_find(a.storage, a.nstorages, ret->t.storage_key->str.at,
+	                         ret->t.storage_key->str.len);
+	if (!s)
+		return sf_fail(err, -EBADMSG, "no record data/%.100s", ret->t.storage_key->str.at);
+	ret->t.storage_key = NULL;
+	ret->payload_off = s->off;
+	ret->payload_len = s->len;
 	return 0;
 }
 

@@ -6,8 +6,6 @@
 
 #include "base/mem.h"
 #include "ckpt/ckpt_check.h"
-#include "parse/zip_read.h"
-#include "parse/zip_write.h" /* sf_crc32 */
 #include "value/object.h"
 
 #define ITEM_WHOLE                                                                               \
@@ -20,7 +18,6 @@
 #define TIMES \
 	3 /* what an item of a byte takes, as a first guess: more is taken when it is needed */
 #define GUESS_LEAST (UINT64_C(64) << 10)
-#define HEADERS_AT_ONCE 1024
 
 /* An item's bytes: in memory, or ranges read through the reader. */
 struct item {
@@ -96,172 +93,63 @@ static int item_get(const struct item *it, uint64_t off, uint64_t len, const uin
 	return r;
 }
 
-/* Local headers of many records in one read: the parts are one small range each. */
-struct headers {
-	const struct item *it;
-	const struct sf_zip_record *const *rec;
+/* Ranges of the item, one behind the other, in one read of the reader's. */
+struct ranges {
+	uint32_t object;
+	const struct sf_torch_range *at;
 	size_t n;
 };
 
-static int emit_headers(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
-                        struct sf_error *err)
+static int emit_ranges(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
+                       struct sf_error *err)
 {
-	const struct headers *h = arg;
-	uint64_t end = off + len;
+	const struct ranges *g = arg;
+	uint64_t at = 0, end = off + len;
+	int r = 0;
 
-	for (uint64_t i = off / 30; i < h->n && i * 30 < end; i++) {
-		uint64_t from = SF_MAX(off, i * 30), to = SF_MIN(end, i * 30 + 30);
-		int r = sf_parts_object(p, h->it->object, h->rec[i]->header_off + (from - i * 30),
-		                        to - from);
-		if (r < 0)
-			return r;
+	for (size_t i = 0; i < g->n && at < end && r >= 0; at += g->at[i++].len) {
+		uint64_t from = SF_MAX(off, at), to = SF_MIN(end, at + g->at[i].len);
+		if (from < to)
+			r = sf_parts_object(p, g->object, g->at[i].off + (from - at), to - from);
 	}
-	return 0;
+	return r;
 }
 
-/* Data offsets of @n records into @off. */
-static int data_offsets(const struct item *it, const struct sf_zip_record *const *rec, size_t n,
-                        uint64_t *off, struct sf_error *err)
+static int read_ranges(void *arg, const struct sf_torch_range *range, size_t n, uint8_t *buf,
+                       struct sf_error *err)
 {
-	uint8_t buf[HEADERS_AT_ONCE * 30];
+	const struct item *it = arg;
+	struct ranges g = { it->object, range, n };
+	struct sf_read rd = { .emit = emit_ranges, .arg = &g, .inner = true, .buf = buf };
 
+	if (n == 1) /* it may be long */
+		return sf_read_object_range(it->r, it->object, range->off, buf, range->len, err);
 	for (size_t i = 0; i < n; i++)
-		if (rec[i]->header_off > it->len || it->len - rec[i]->header_off < 30)
-			return sf_fail(err, -EBADMSG,
-			               "record '%s' at %" PRIu64 " of an item of %" PRIu64,
-			               rec[i]->name, rec[i]->header_off, it->len);
-	for (size_t i = 0; i < n; i += HEADERS_AT_ONCE) {
-		size_t k = SF_MIN(n - i, (size_t)HEADERS_AT_ONCE);
-		if (!it->at) {
-			struct headers h = { it, rec + i, k };
-			struct sf_read rd = { .emit = emit_headers,
-				              .arg = &h,
-				              .inner = true,
-				              .len = k * 30,
-				              .buf = buf };
-			int r = sf_read_wait(it->r, &rd);
-			sf_read_release(&rd);
-			if (r < 0)
-				return sf_fail(err, r, "%s", rd.err.msg);
-		}
-		for (size_t j = 0; j < k; j++) {
-			const struct sf_zip_record *z = rec[i + j];
-			const uint8_t *head = it->at ? it->at + z->header_off : buf + j * 30;
-			int r = sf_zip_local_data(head, z->header_off, &off[i + j], err);
-			if (r < 0)
-				return sf_fail_ctx(err, r, "record '%s'", z->name);
-			if (z->method != 0)
-				return sf_fail(err, -ENOTSUP,
-				               "record '%s' is compressed (method %u)", z->name,
-				               (unsigned)z->method);
-			if (off[i + j] > it->len || z->size > it->len - off[i + j])
-				return sf_fail(err, -EBADMSG,
-				               "record '%s': bytes %" PRIu64 " + %" PRIu64
-				               " of an item of %" PRIu64,
-				               z->name, off[i + j], z->size, it->len);
-		}
-	}
-	return 0;
+		rd.len += range[i].len;
+	int r = sf_read_wait(it->r, &rd);
+	if (r < 0)
+		sf_fail(err, r, "%s", rd.err.msg);
+	sf_read_release(&rd);
+	return r;
 }
 
-static int by_key(const void *a, const void *b)
+/* The other containers are bytes to DCP: an io.BytesIO may hold one. */
+static int parse_archive(struct item *it, struct sf_object_value *v, struct sf_error *err)
 {
-	return strcmp(((const struct sf_object_storage *)a)->key,
-	              ((const struct sf_object_storage *)b)->key);
-}
+	const struct sf_torch_input in = { it->len, it->at, read_ranges, it };
+	const struct sf_torch_options opt = { .part_max = most(it->r),
+		                              .containers = 1 << SF_TORCH_ZIP };
+	struct sf_torch_archive a;
+	int r = sf_torch_open(&in, &opt, &v->arena, &a, err);
 
-const struct sf_object_storage *sf_object_storage_find(const struct sf_object_value *v,
-                                                       const char *key, size_t len)
-{
-	size_t lo = 0, hi = v->nstorages;
-
-	while (lo < hi) {
-		size_t mid = lo + (hi - lo) / 2;
-		const char *k = v->storage[mid].key;
-		size_t klen = strlen(k);
-		int c = memcmp(k, key, SF_MIN(klen, len));
-		if (c == 0 && klen == len)
-			return &v->storage[mid];
-		if (c < 0 || (c == 0 && klen < len))
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return NULL;
-}
-
-/* Records data/<key> of the archive: name, place, size. */
-static int find_storages(const struct item *it, const struct sf_zip_dir *dir,
-                         struct sf_object_value *v, struct sf_error *err)
-{
-	SF_FREE const struct sf_zip_record **rec = sf_alloc_array(dir->n, sizeof(*rec));
-	SF_FREE uint64_t *off = sf_alloc_array(dir->n, sizeof(*off));
-	size_t n = 0, skip = dir->prefix_len + 1 + strlen("data/");
-
-	if (!rec || !off)
-		return sf_fail(err, -ENOMEM, "%zu records", dir->n);
-	for (size_t i = 0; i < dir->n; i++) {
-		const struct sf_zip_record *z = &dir->at[i];
-		if (z->name_len > skip && memcmp(z->name, dir->prefix, dir->prefix_len) == 0 &&
-		    memcmp(z->name + dir->prefix_len, "/data/", 6) == 0 &&
-		    strlen(z->name) == z->name_len)
-			rec[n++] = z;
-	}
-	int r = data_offsets(it, rec, n, off, err);
 	if (r < 0)
 		return r;
-	v->storage = sf_arena_alloc(&v->arena, n * sizeof(*v->storage));
-	if (n > 0 && !v->storage)
-		return sf_fail(err, -ENOMEM, "%zu storages", n);
-	for (size_t i = 0; i < n; i++)
-		v->storage[i] = (struct sf_object_storage){ .key = rec[i]->name + skip,
-			                                    .off = off[i],
-			                                    .len = rec[i]->size };
-	if (n > 1)
-		qsort(v->storage, n, sizeof(*v->storage), by_key);
-	for (size_t i = 1; i < n; i++)
-		if (strcmp(v->storage[i - 1].key, v->storage[i].key) == 0)
-			return sf_fail(err, -EBADMSG, "two records 'data/%s'", v->storage[i].key);
-	v->nstorages = (uint32_t)n;
+	if (a.big_endian && a.nstorages)
+		return sf_fail(err, -ENOTSUP, "its tensors were written on a big-endian machine");
+	v->root = a.root;
+	v->storage = a.storage;
+	v->nstorages = a.nstorages;
 	return 0;
-}
-
-static int parse_archive(const struct item *it, struct sf_object_value *v, struct sf_error *err)
-{
-	SF_CLEANUP(own_release) struct own own_tail = { 0 };
-	SF_CLEANUP(own_release) struct own own_dir = { 0 };
-	SF_CLEANUP(own_release) struct own own_pkl = { 0 };
-	const struct sf_pickle_limits limits = { .memory = most(it->r) };
-	uint64_t tail = SF_MIN(it->len, (uint64_t)SF_ZIP_TAIL), off;
-	const uint8_t *p;
-	struct sf_zip_end end;
-	struct sf_zip_dir dir;
-	size_t used;
-
-	int r = item_get(it, it->len - tail, tail, &p, &own_tail, err);
-	if (r >= 0)
-		r = sf_zip_find_end(p, tail, it->len, &end, err);
-	if (r >= 0)
-		r = item_get(it, end.dir_off, end.dir_len, &p, &own_dir, err);
-	if (r >= 0)
-		r = sf_zip_parse_dir(p, &end, it->len, &v->arena, &dir, err);
-	if (r < 0)
-		return r;
-	const struct sf_zip_record *pkl = sf_zip_find(&dir, "data.pkl");
-	if (!pkl)
-		return sf_fail(err, -EBADMSG, "the archive has no data.pkl");
-	r = data_offsets(it, &pkl, 1, &off, err);
-	if (r >= 0)
-		r = item_get(it, off, pkl->size, &p, &own_pkl, err);
-	/* torch.load does not look, but what it trips over here would break the whole file around
-	 * it. 0: not computed. */
-	if (r >= 0 && pkl->crc != 0 && sf_crc32(0, p, pkl->size) != pkl->crc)
-		r = sf_fail(err, -EBADMSG,
-		            "data.pkl: CRC-32 %08" PRIx32 ", the directory says %08" PRIx32,
-		            sf_crc32(0, p, pkl->size), pkl->crc);
-	if (r >= 0)
-		r = sf_pickle_parse(p, pkl->size, &limits, &v->arena, &v->root, &used, err);
-	return r < 0 ? r : find_storages(it, &dir, v, err);
 }
 
 /* What is no archive is bytes: the item an io.BytesIO in the state dict became. */
@@ -284,7 +172,7 @@ static int raw_bytes(const struct item *it, struct sf_object_value *v, struct sf
 	return 0;
 }
 
-static int parse_item(const struct item *it, struct sf_object_value *v, struct sf_error *err)
+static int parse_item(struct item *it, struct sf_object_value *v, struct sf_error *err)
 {
 	SF_CLEANUP(own_release) struct own own = { 0 };
 	const uint8_t *p;

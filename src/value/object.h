@@ -4,20 +4,16 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
-#include "parse/pickle_read.h"
+#include "parse/torch_archive.h"
 #include "read/reader.h"
 
-/* Record data/<key> of an object's archive. */
-struct sf_object_storage {
-	const char *key;
-	uint64_t off, len; /* bytes inside the item: for sf_parts_object */
-};
 /* One value, transient: views emit it (pickle, JSON) and let go. */
 struct sf_object_value {
 	struct sf_arena arena;
 	struct sf_pv *root;
 	bool raw; /* no torch archive: root is the item's bytes (an io.BytesIO saved as such) */
-	struct sf_object_storage *storage; /* sorted by key as bytes, no key twice */
+	/* sorted by key; their places are bytes inside the item: for sf_parts_object */
+	const struct sf_torch_record *storage;
 	uint32_t nstorages;
 };
 /*
@@ -57,8 +53,11 @@ int sf_objects_make(struct sf_reader *r, const uint32_t *objects, size_t n,
 /* Bytes of memory to begin such a charge with. */
 uint64_t sf_objects_guess(struct sf_reader *r, const uint32_t *objects, size_t n);
 /* The storage of a persistent id's key; NULL: the archive has no such record. O(log n). */
-const struct sf_object_storage *sf_object_storage_find(const struct sf_object_value *v,
-                                                       const char *key, size_t len);
+static inline const struct sf_torch_record *sf_object_storage_find(const struct sf_object_value *v,
+                                                                   const char *key, size_t len)
+{
+	return sf_torch_record_find(v->storage, v->nstorages, key, len);
+}
 
 /* value.json (design section 3): strict JSON of a value. Limits: depth, and a node budget against
  * shared-pointer bombs. A value that holds itself: {"$cycle": true} in the inner place. -E2BIG a

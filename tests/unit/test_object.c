@@ -139,7 +139,7 @@ static int check_storages(void *arg, uint32_t object, struct sf_object_value *v,
 
 	ck_assert_uint_eq(v->nstorages, 4);
 	for (unsigned i = 0; i < 4; i++) {
-		const struct sf_object_storage *s =
+		const struct sf_torch_record *s =
 			sf_object_storage_find(v, keys[i], strlen(keys[i]));
 		ck_assert_ptr_nonnull(s);
 		ck_assert_str_eq(s->key, keys[i]);

@@ -52,7 +52,7 @@ static int number_storage(void *arg, const char *key, size_t len, uint64_t *ret,
                           struct sf_error *err)
 {
 	struct embed *em = arg;
-	const struct sf_object_storage *s = sf_object_storage_find(em->v, key, len);
+	const struct sf_torch_record *s = sf_object_storage_find(em->v, key, len);
 
 	if (!s)
 		return sf_fail(err, -EBADMSG, "its archive has no record 'data/%.*s'",

@@ -119,7 +119,7 @@ static const char *place(const struct embed *w, const struct sf_torch_tensor *t,
                          struct sf_st_inner *in)
 {
 	const unsigned bytes = sf_dtype_info((enum sf_dtype)t->dtype)->bytes;
-	const struct sf_object_storage *s;
+	const struct sf_torch_record *s;
 	uint64_t numel, end;
 
 	if (t->conj || t->neg)
