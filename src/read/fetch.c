@@ -54,15 +54,17 @@ static int submit(struct sf_op_req *q, const struct sf_range *range)
 	struct sf_op *op = q->op;
 	int r;
 
-	q->io.off = range->off;
-	q->io.len = range->len;
 	q->io.iov = &op->co.iovs.at[range->iov0];
 	q->io.niov = (int)range->niov;
 	q->io.kind = range->kind;
 	q->io.done = request_done;
 	q->io.err.msg[0] = '\0';
 	pthread_mutex_lock(&op->m);
+	q->io.off = range->off; /* here: who is late looks at it */
+	q->io.len = range->len;
 	q->src = op->sources.at[range->source].src;
+	q->file = op->sources.at[range->source].key;
+	q->out = true;
 	if (atomic_load(&op->claimed)) {
 		q->io.r = sf_fail(&q->io.err, -ECANCELED, "canceled");
 		r = 1;
@@ -72,6 +74,8 @@ static int submit(struct sf_op_req *q, const struct sf_range *range)
 		if (r) /* not the last one: the place has its own */
 			atomic_fetch_sub_explicit(&op->pending, 1, memory_order_relaxed);
 	}
+	if (r)
+		q->out = false;
 	pthread_mutex_unlock(&op->m);
 	return r;
 }
@@ -120,6 +124,9 @@ static void request_done(struct sf_io_req *req, int r)
 {
 	struct sf_op_req *q = (struct sf_op_req *)((char *)req - offsetof(struct sf_op_req, io));
 
+	pthread_mutex_lock(&q->op->m);
+	q->out = false;
+	pthread_mutex_unlock(&q->op->m);
 	if (r < 0)
 		place_failed(q, r);
 	else

@@ -117,6 +117,9 @@ int sf_op_ask_made(struct sf_op *op)
 	if (!op->waits)
 		return sf_fail(&op->err, -ENOMEM, "no memory to wait for %s", op->made->what);
 	op->waits[0] = (struct sf_op_wait){ .wait = { .done = made_done }, .op = op };
+	pthread_mutex_lock(&op->m);
+	op->waits_for_made = op->made->what;
+	pthread_mutex_unlock(&op->m);
 	sf_op_async_begin(op);
 	atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
 	sf_item_cache_load(op->r->items, &want, &op->waits[0].wait, true);

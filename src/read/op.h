@@ -84,6 +84,8 @@ struct sf_op_req { /* a place of the window (fetch.c) */
 	struct sf_io_req io;
 	struct sf_op *op;
 	struct sf_source *src; /* of its request, the last one; NULL: none yet */
+	uint32_t file;         /* src's key: as sf_read.file */
+	bool out;              /* the request has not come back */
 	uint32_t item;
 };
 struct sf_op_open {
@@ -178,8 +180,9 @@ struct sf_op {
 	uint32_t held; /* files of the batch that room was taken for; 0: none, or not counted */
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
-	pthread_mutex_t m; /* guards the eight below: completions and cancelling meet there */
+	pthread_mutex_t m;        /* guards the nine below: completions and cancelling meet there */
 	bool waits_for_buffers;
+	const char *waits_for_made;           /* what that is, for messages; NULL */
 	struct sf_cache_wait *waits_for_item; /* that waits its turn */
 	int failed; /* first failure of a completion, message in err, its file in bad_file */
 	struct sf_op_req *reqs;
@@ -313,5 +316,7 @@ const char *sf_op_words(const struct sf_op *op, const struct sf_op_item *item,
 int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r);
 /* Words about where an item lies, then which one it is. */
 int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r);
+/* -ETIMEDOUT of @rd, which was answered in place of its steps: they may be going on. */
+int sf_op_fail_late(struct sf_op *op, struct sf_read *rd);
 
 #endif

@@ -80,3 +80,44 @@ int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r)
 	            (unsigned long long)off);
 	return sf_op_fail_item(op, item, r);
 }
+
+/* A request that has not come back, of which there may be many. Under the lock. */
+static const struct sf_op_req *find_out_locked(const struct sf_op *op)
+{
+	for (unsigned i = 0; i < op->nreqs; i++)
+		if (op->reqs[i].src && op->reqs[i].out)
+			return &op->reqs[i];
+	return NULL;
+}
+
+int sf_op_fail_late(struct sf_op *op, struct sf_read *rd)
+{
+	unsigned long long off = op->off, len = op->len;
+	unsigned ms = op->r->io->timeout_ms;
+	const struct sf_op_req *q;
+	int r = -ETIMEDOUT;
+
+	pthread_mutex_lock(&op->m);
+	if (op->waits_for_buffers || op->waits_for_item) {
+		sf_fail(&rd->err, r,
+		        "no room in --memory for a read of %llu bytes at %llu within %u ms", len,
+		        off, ms);
+	} else if (op->waits_for_made) {
+		sf_fail(&rd->err, r,
+		        "%s: not made within %u ms, for a read of %llu bytes at %llu: no room in "
+		        "--memory, or what it is made of comes slowly",
+		        op->waits_for_made, ms, len, off);
+	} else if ((q = find_out_locked(op))) {
+		rd->file = q->file;
+		sf_fail(&rd->err, r,
+		        "'%s': no answer to %llu bytes at %llu, for a read of %llu bytes at %llu, "
+		        "within %u ms",
+		        q->src->name, (unsigned long long)q->io.len, (unsigned long long)q->io.off,
+		        len, off, ms);
+	} else {
+		sf_fail(&rd->err, r, "no answer to a read of %llu bytes at %llu within %u ms", len,
+		        off, ms);
+	}
+	pthread_mutex_unlock(&op->m);
+	return r;
+}

@@ -102,6 +102,7 @@ void sf_read_resume(struct sf_op *op)
 	pthread_mutex_lock(&op->m);
 	op->nreqs = 0; /* all have come back */
 	op->waits_for_buffers = false;
+	op->waits_for_made = NULL;
 	op->waits_for_item = NULL;
 	pthread_mutex_unlock(&op->m);
 	run(op);
@@ -127,17 +128,14 @@ static void answer_late(struct sf_deadline *d)
 {
 	struct sf_op *op = op_of(d);
 	struct sf_read *rd = op->rd;
-	int why = d->expedited ? -ECANCELED : -ETIMEDOUT;
+	int why;
 
-	sf_op_cancel_io(op);
 	rd->file = SF_NONE;
-	if (why == -ECANCELED)
-		sf_fail(&rd->err, why, "the read of %llu bytes at %llu was canceled",
-		        (unsigned long long)op->len, (unsigned long long)op->off);
-	else
-		sf_fail(&rd->err, why, "no answer to a read of %llu bytes at %llu within %u ms",
-		        (unsigned long long)op->len, (unsigned long long)op->off,
-		        op->r->io->timeout_ms);
+	why = !d->expedited
+	              ? sf_op_fail_late(op, rd)
+	              : sf_fail(&rd->err, -ECANCELED, "the read of %llu bytes at %llu was canceled",
+	                        (unsigned long long)op->len, (unsigned long long)op->off);
+	sf_op_cancel_io(op);
 	rd->done(rd, why);
 	sf_op_unref(op);
 }

@@ -277,6 +277,9 @@ START_TEST(a_stuck_source_ends_reads_at_their_deadline_and_the_rest_goes_on)
 			usleep(500);
 		ck_assert_int_eq(p[i].r, -ETIMEDOUT);
 		ck_assert_ptr_nonnull(strstr(p[i].rd.err.msg, "300 ms"));
+		/* who did not answer, and where */
+		ck_assert_msg(strstr(p[i].rd.err.msg, "': no answer to "), "%s", p[i].rd.err.msg);
+		ck_assert_uint_ne(p[i].rd.file, SF_NONE);
 		ck_assert_uint_ge(now_ms() - t0, 299);
 		sf_read_release(&p[i].rd);
 		ck_assert_int_eq(got[i][0],

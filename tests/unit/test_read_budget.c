@@ -261,6 +261,9 @@ START_TEST(who_waits_for_memory_goes_by_deadline_or_cancel)
 		sf_read_cancel(reader, &p[i].rd);
 	for (int i = 0; i < 6; i++) {
 		ck_assert_int_eq(wait_done(&p[i]), i < 3 ? -ECANCELED : -ETIMEDOUT);
+		/* what it waited for, not who was slow */
+		ck_assert_msg(i < 3 || strstr(p[i].rd.err.msg, "no room in --memory"), "%s",
+		              p[i].rd.err.msg);
 		sf_read_release(&p[i].rd);
 	}
 	ck_assert_uint_gt(stat_now().waits, 0);
