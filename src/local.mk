@@ -33,6 +33,7 @@ SF_SOURCES_STORE = \
 	%D%/store/store_file.c
 
 SF_SOURCES_PARSE = \
+	%D%/parse/codec.c \
 	%D%/parse/crc32_combine.c \
 	%D%/parse/dtype.c \
 	%D%/parse/dtype_cast.c \
@@ -128,7 +129,7 @@ SF_SOURCES_READ = \
 	%D%/read/item_cache.c \
 	%D%/read/item_load.c \
 	%D%/read/item_turn.c \
-	%D%/read/item_zstd.c \
+	%D%/read/item_decode.c \
 	%D%/read/layout.c \
 	%D%/read/made.c \
 	%D%/read/objects.c \

@@ -15,6 +15,7 @@ TESTS_UNIT = \
 	%D%/unit/test_complete \
 	%D%/unit/test_copy_out \
 	%D%/unit/test_coalesce \
+	%D%/unit/test_codec \
 	%D%/unit/test_columns \
 	%D%/unit/test_damage \
 	%D%/unit/test_doctor \

@@ -8,6 +8,7 @@
 #include <stdint.h>
 #include "base/arena.h"
 #include "base/map.h"
+#include "parse/codec.h"
 #include "parse/dtype.h"
 #include "parse/torch_item.h" /* SF_DIMS_MAX */
 #include "parse/value_path.h"
@@ -23,15 +24,9 @@ enum sf_item_form {
 	 * SAFETENSORS mode) */
 	SF_ITEM_ST_BLOB,
 };
-/* of the whole item */
-enum sf_transform {
-	SF_TRANSFORM_NONE,
-	SF_TRANSFORM_ZSTD,
-	SF_TRANSFORM_ZSTD_MAX = 8, /* 1 to 8: so many zstd streams, one inside the other */
-	/* one that cannot be undone here: reading is -ENOTSUP; a warning "transform" names it and
-	 * the file */
-	SF_TRANSFORM_OTHER,
-};
+/* What the item as a whole went through cannot be undone here: reading is -ENOTSUP; a warning
+ * "transform" names it and the file. */
+#define SF_CODEC_OTHER UINT8_MAX
 
 /* A member: bytes of a stored file that have a name there and are read where they lie (a tar's, a
  * stored zip's). */
@@ -53,7 +48,8 @@ struct sf_container {
 struct sf_place {
 	uint32_t container; /* ckpt->file[]; from nfiles on ckpt->container[container - nfiles] */
 	uint8_t form;       /* enum sf_item_form */
-	uint8_t transform;  /* enum sf_transform */
+	uint8_t codec;      /* of the whole item: enum sf_codec, SF_CODEC_OTHER */
+	uint8_t streams;    /* so many of that codec, one inside the other; 0 without */
 };
 
 /* One chunk, taken out of its tensor's columns. Units: elements; off and len are bytes in its

@@ -18,8 +18,9 @@ int sf_ckpt_builder_new(const char *format, const char *source, struct sf_ckpt_b
 void sf_ckpt_builder_free(struct sf_ckpt_builder *b); /* an unfinished one too; NULL is fine */
 
 /* A stored file by name (checked; the same name gives the same file), and how items lie in it. */
+/* One stream of @codec, if any; -E2BIG: more than SF_CODEC_STREAMS_MAX of place_in(). */
 int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len,
-                          enum sf_item_form form, enum sf_transform transform, uint32_t *ret_place,
+                          enum sf_item_form form, enum sf_codec codec, uint32_t *ret_place,
                           struct sf_error *err);
 /*
  * A member of a stored file (@parent is what _file gave) or of another member: its bytes
@@ -34,7 +35,7 @@ int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const cha
                            size_t name_len, uint64_t off, uint64_t len, uint32_t *ret_container,
                            struct sf_error *err);
 int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum sf_item_form form,
-                             enum sf_transform transform, uint32_t *ret_place,
+                             enum sf_codec codec, unsigned streams, uint32_t *ret_place,
                              struct sf_error *err);
 /* has some place */
 bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len);

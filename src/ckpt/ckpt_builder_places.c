@@ -82,19 +82,26 @@ int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const cha
 }
 
 int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum sf_item_form form,
-                             enum sf_transform transform, uint32_t *ret_place, struct sf_error *err)
+                             enum sf_codec codec, unsigned streams, uint32_t *ret_place,
+                             struct sf_error *err)
 {
-	const struct sf_place p = { container, (uint8_t)form, (uint8_t)transform };
+	const struct sf_place p = { container, (uint8_t)form, (uint8_t)codec, (uint8_t)streams };
 	uint32_t n = (uint32_t)b->places.n, *first;
 
 	if (!is_container(b, container))
 		return sf_fail(err, -EBADMSG, "%s: a place in a container that is none",
 		               b->ckpt->source);
+	if (streams > SF_CODEC_STREAMS_MAX)
+		return sf_fail(err, -E2BIG,
+		               "%s: '%s': %u streams one inside the other, the limit is %d",
+		               b->ckpt->source, container_file(b, container), streams,
+		               SF_CODEC_STREAMS_MAX);
 	first = container & SF_MEMBER ? &b->first_place_in.at[container & ~SF_MEMBER]
 	                              : &b->first_place.at[container];
 	/* few for a container: as many as there are ways to wrap an item */
 	for (uint32_t i = *first; i != SF_NONE; i = b->next_place.at[i])
-		if (b->places.at[i].form == p.form && b->places.at[i].transform == p.transform) {
+		if (b->places.at[i].form == p.form && b->places.at[i].codec == p.codec &&
+		    b->places.at[i].streams == p.streams) {
 			*ret_place = i;
 			return 0;
 		}
@@ -110,13 +117,15 @@ int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum
 }
 
 int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len,
-                          enum sf_item_form form, enum sf_transform transform, uint32_t *ret_place,
+                          enum sf_item_form form, enum sf_codec codec, uint32_t *ret_place,
                           struct sf_error *err)
 {
 	uint32_t container;
 	int r = sf_ckpt_builder_file(b, file, len, &container, err);
 
-	return r < 0 ? r : sf_ckpt_builder_place_in(b, container, form, transform, ret_place, err);
+	return r < 0 ? r
+	             : sf_ckpt_builder_place_in(b, container, form, codec, codec != SF_CODEC_NONE,
+	                                        ret_place, err);
 }
 
 int sf_builder_keep_places(struct sf_ckpt_builder *b)

@@ -103,7 +103,7 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	const struct sf_op_item *item = &op->items.at[i];
 	const struct sf_part *part = &op->parts.list.at[item->part];
 	const struct sf_item_layout *lay = &item->layout;
-	uint64_t room = item->mem && item->transform ? item->mem->len : item->len, base;
+	uint64_t room = item->mem && item->codec ? item->mem->len : item->len, base;
 	size_t kept = 0;
 	uint8_t *dst;
 	int r;
@@ -116,7 +116,7 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	r = plan_item(op, i);
 	if (r < 0)
 		return r;
-	if (item->mem && item->transform) {
+	if (item->mem && item->codec) {
 		dst = part_dst(op, part);
 		if (dst && part->kind == SF_PART_OBJECT_LEN) {
 			memcpy(dst, &item->mem->len, 8);

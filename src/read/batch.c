@@ -103,12 +103,13 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 		return r;
 	place = &ckpt->place[t->place[chunk]];
 	item.form = place->form;
-	item.transform = place->transform;
-	if (item.transform == SF_TRANSFORM_OTHER)
+	item.codec = place->codec;
+	item.streams = place->streams;
+	if (item.codec == SF_CODEC_OTHER)
 		return refuse_transform(op, &item, file);
 	if (item.form == SF_ITEM_RAW) {
 		item.layout = (struct sf_item_layout){ .payload_len = item.len, .row_major = true };
-		item.known = !item.transform; /* what a decoded item has is seen then */
+		item.known = !item.codec; /* what a decoded item has is seen then */
 	} else {
 		item.known = sf_layout_get(op->r->layouts, t, chunk, &item.layout);
 	}
@@ -155,12 +156,13 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 	if (r < 0)
 		return r;
 	item.form = SF_ITEM_RAW;
-	item.transform = ckpt->place[o->place].transform;
-	if (item.transform == SF_TRANSFORM_OTHER)
+	item.codec = ckpt->place[o->place].codec;
+	item.streams = ckpt->place[o->place].streams;
+	if (item.codec == SF_CODEC_OTHER)
 		return refuse_transform(op, &item, file);
-	item.known = !item.transform;
+	item.known = !item.codec;
 	item.layout = (struct sf_item_layout){ .payload_len = o->len, .row_major = true };
-	if (!item.transform && (part->off > o->len || part->n > o->len - part->off)) {
+	if (!item.codec && (part->off > o->len || part->n > o->len - part->off)) {
 		sf_fail(&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu",
 		        (unsigned long long)part->n, (unsigned long long)part->off,
 		        (unsigned long long)o->len);

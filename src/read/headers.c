@@ -13,7 +13,7 @@
 
 static bool wants_header(const struct sf_op_item *item)
 {
-	return !item->known && !item->slow && item->form == SF_ITEM_TORCH && !item->transform;
+	return !item->known && !item->slow && item->form == SF_ITEM_TORCH && !item->codec;
 }
 
 /* Heads of the items whose layout is not known, neighbours in one request. */

@@ -38,7 +38,8 @@ struct sf_cache_entry *sf_item_find_locked(struct sf_item_cache *c, const struct
 {
 	struct sf_cache_entry *e = *bucket_of(c, w);
 
-	while (e && (e->want.file != w->file || e->want.off != w->off || e->want.kind != w->kind))
+	while (e && (e->want.file != w->file || e->want.off != w->off || e->want.kind != w->kind ||
+	             e->want.codec != w->codec))
 		e = e->chain;
 	return e;
 }
@@ -82,8 +83,8 @@ void sf_item_drop_load(struct sf_cache_entry *e)
 	free(e->in);
 	e->in = NULL;
 	e->in_len = 0;
-	sf_unzstd_free(e->zstd);
-	e->zstd = NULL;
+	sf_decoder_free(e->decoder);
+	e->decoder = NULL;
 }
 
 void sf_item_drop(struct sf_cache_entry *e)

@@ -1,4 +1,4 @@
-/* Items that must be taken in whole: decoded zstd items, parsed headers of safetensors blobs, bytes
+/* Items that must be taken in whole: decoded items, parsed headers of safetensors blobs, bytes
  * that a view makes. */
 #ifndef SF_READ_ITEM_CACHE_H
 #define SF_READ_ITEM_CACHE_H
@@ -6,15 +6,16 @@
 #include <stdbool.h>
 #include "base/arena.h"
 #include "base/map.h"
+#include "parse/codec.h"
 #include "parse/safetensors.h"
 #include "store/source.h"
 
 struct sf_made;
-enum sf_cached_kind { SF_CACHED_ZSTD, SF_CACHED_BLOB, SF_CACHED_MADE };
+enum sf_cached_kind { SF_CACHED_DECODED, SF_CACHED_BLOB, SF_CACHED_MADE };
 
 /* An item in memory, immutable. */
 struct sf_cached {
-	const uint8_t *at; /* ZSTD: the decoded item; MADE: the bytes */
+	const uint8_t *at; /* DECODED: the decoded item; MADE: the bytes */
 	uint64_t len;
 	struct sf_st_header st; /* BLOB */
 	struct sf_map names;    /* BLOB: name -> st.at[] */
@@ -37,13 +38,15 @@ void sf_item_cache_free(struct sf_item_cache *c); /* that too; NULL is fine */
 struct sf_cache_want {
 	struct sf_source *src;
 	uint32_t file; /* which file that is: the key, with off and kind */
-	uint64_t off,
-		len; /* the item as stored; BLOB: from off to the end of what it lies in, or more */
+	/* the item as stored; BLOB: from off to the end of what it lies in, or more */
+	uint64_t off, len;
 	enum sf_cached_kind kind;
 	enum sf_fetch_kind fetch; /* for the counters */
-	uint64_t expect;          /* ZSTD: bytes that it has inside, as far as is known … */
+	uint64_t expect;          /* DECODED: bytes that it has inside, as far as is known … */
 	uint64_t decoded_max;     /* … and at most: a longer one is -E2BIG */
-	/* ZSTD: so many, one inside the other; an item's own, no part of the key */
+	/* DECODED: of the key as well; so many streams of it, one inside the other, an item's own,
+	 * no part of the key */
+	enum sf_codec codec;
 	unsigned streams;
 	struct sf_made *made; /* MADE: off is its number, all else is not used */
 };

@@ -1,12 +1,12 @@
-/* What item_cache.c (the table), item_turn.c (who waits) and item_load.c, item_zstd.c (how an item
- * is taken in) share. */
+/* What item_cache.c (the table), item_turn.c (who waits) and item_load.c, item_decode.c (how an
+ * item is taken in) share. */
 #ifndef SF_READ_ITEM_CACHE_PRIV_H
 #define SF_READ_ITEM_CACHE_PRIV_H
 
 #include <pthread.h>
 #include <stdatomic.h>
 #include "base/pages.h"
-#include "parse/zstd.h"
+#include "parse/codec.h"
 #include "read/item_cache.h"
 
 #define SF_ITEM_BUCKETS 1024
@@ -40,9 +40,9 @@ struct sf_cache_entry {
 	struct iovec iov;
 	uint8_t *in;
 	uint64_t in_len, pos; /* bytes of @in; taken from the item */
-	struct sf_unzstd *zstd;
+	struct sf_decoder *decoder;
 	uint64_t window;       /* bytes that a frame may ask the decoder for */
-	struct sf_pages pages; /* ZSTD: where it is decoded to … */
+	struct sf_pages pages; /* DECODED: where it is decoded to … */
 	struct sf_buf out;     /* … as a buffer; MADE: the bytes */
 	struct sf_arena arena;
 };
@@ -93,9 +93,9 @@ enum {
 	SF_ITEM_ANEW,     /* it begins anew when its turn comes: nothing of it may be touched */
 };
 
-/* item_zstd.c: compressed items */
-uint64_t sf_item_zstd_claim(const struct sf_cache_entry *e);
-int sf_item_zstd_begin(struct sf_cache_entry *e, uint64_t *first);
-int sf_item_zstd_slice(struct sf_cache_entry *e);
+/* item_decode.c: compressed items */
+uint64_t sf_item_decode_claim(const struct sf_cache_entry *e);
+int sf_item_decode_begin(struct sf_cache_entry *e, uint64_t *first);
+int sf_item_decode_slice(struct sf_cache_entry *e);
 
 #endif

@@ -21,7 +21,7 @@ uint64_t sf_item_limit(const struct sf_cache_entry *e)
 uint64_t sf_item_claim(const struct sf_cache_entry *e)
 {
 	return e->want.kind == SF_CACHED_BLOB ? SF_MIN(BLOB_HEAD * BLOB_TIMES, sf_item_limit(e))
-	                                      : sf_item_zstd_claim(e);
+	                                      : sf_item_decode_claim(e);
 }
 
 /* Room for @len bytes of input. */
@@ -235,7 +235,7 @@ static int came(struct sf_cache_entry *e)
 	pthread_mutex_unlock(&e->cache->locked.m);
 	if (ending)
 		return sf_fail(&e->req.err, -ECANCELED, "'%s': canceled", e->want.src->name);
-	return e->want.kind == SF_CACHED_ZSTD ? sf_item_zstd_slice(e) : blob_head(e);
+	return e->want.kind == SF_CACHED_DECODED ? sf_item_decode_slice(e) : blob_head(e);
 }
 
 /* Asks for what comes next, as long as that ends at once, and for more when it is there. */
@@ -274,7 +274,8 @@ void sf_item_load(struct sf_cache_entry *e)
 	}
 	e->req.kind = e->want.fetch;
 	e->req.done = fetched;
-	r = e->want.kind == SF_CACHED_ZSTD ? sf_item_zstd_begin(e, &first) : begin_blob(e, &first);
+	r = e->want.kind == SF_CACHED_DECODED ? sf_item_decode_begin(e, &first)
+	                                      : begin_blob(e, &first);
 	if (r >= 0) {
 		sf_item_next(e, e->in, first);
 		r = SF_ITEM_MORE;

@@ -15,7 +15,7 @@
 
 static bool wants_cache(const struct sf_op_item *item)
 {
-	return item->transform || (item->form == SF_ITEM_ST_BLOB && !item->known);
+	return item->codec || (item->form == SF_ITEM_ST_BLOB && !item->known);
 }
 
 /* What a compressed item is expected to have inside, and may have at most: more is refused. */
@@ -30,7 +30,7 @@ static void decoded(const struct sf_op *op, const struct sf_op_item *item, uint6
 		*expect = OBJECT_DECODED_MAX;
 	*expect = SF_MAX(*expect, (uint64_t)DECODED_SLACK);
 	*most = OBJECT_DECODED_MAX;
-	if (!item->transform || item->chunk == SF_NONE)
+	if (!item->codec || item->chunk == SF_NONE)
 		return;
 	t = sf_op_tensor(op, item);
 	sf_tensor_chunk(t, item->chunk, &c);
@@ -48,14 +48,15 @@ static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item
 	struct sf_cache_want w = {
 		.src = s->src, .file = s->key, .off = item->off, .len = item->len
 	};
-	w.kind = item->transform ? SF_CACHED_ZSTD : SF_CACHED_BLOB;
+	w.kind = item->codec ? SF_CACHED_DECODED : SF_CACHED_BLOB;
 	if (w.kind == SF_CACHED_BLOB)
 		w.len = item->room;
 	w.fetch = item->chunk == SF_NONE ? SF_FETCH_OBJECT
-	          : item->transform      ? SF_FETCH_TENSOR
+	          : item->codec          ? SF_FETCH_TENSOR
 	                                 : SF_FETCH_HEADER;
 	decoded(op, item, &w.expect, &w.decoded_max);
-	w.streams = item->transform;
+	w.codec = item->codec;
+	w.streams = item->streams;
 	return w;
 }
 
@@ -93,7 +94,7 @@ static int take_cached(struct sf_op *op, uint32_t *ret, uint32_t *ret_n)
 		struct sf_cache_want want;
 		if (!wants_cache(item))
 			continue;
-		if (item->transform && item->form == SF_ITEM_ST_BLOB) {
+		if (item->codec && item->form == SF_ITEM_ST_BLOB) {
 			sf_fail(&op->err, -ENOTSUP, "a compressed safetensors blob");
 			return sf_op_fail_at(op, item, -ENOTSUP);
 		}
@@ -269,9 +270,9 @@ int sf_op_use_cached(struct sf_op *op)
 			if (!item->known)
 				r = blob_layout(op, item);
 			item->len = SF_MIN(item->room, size - SF_MIN(item->off, size));
-		} else if (item->transform && item->form == SF_ITEM_TORCH && !item->known) {
+		} else if (item->codec && item->form == SF_ITEM_TORCH && !item->known) {
 			r = decoded_layout(op, item);
-		} else if (item->transform && item->form == SF_ITEM_RAW) {
+		} else if (item->codec && item->form == SF_ITEM_RAW) {
 			item->layout.payload_len = item->mem->len;
 			if (part->kind == SF_PART_OBJECT &&
 			    (part->off > item->mem->len || part->n > item->mem->len - part->off))

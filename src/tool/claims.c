@@ -8,9 +8,6 @@
 #include "ckpt/place.h"
 #include "tool/claims.h"
 
-/* The densest zstd block: 3 bytes of header and one that is repeated 128 KiB long. */
-#define ZSTD_RATIO 32768
-
 /* What the load found, which says more than a read of it would. */
 static int known_damage(const struct sf_ckpt *k, const struct sf_tensor *t, struct sf_error *err)
 {
@@ -34,9 +31,10 @@ static uint64_t room_of(const struct sf_ckpt *k, const struct sf_chunk *c)
 	/* a blob holds more than the one tensor, and its length is not always known */
 	if (p->form == SF_ITEM_ST_BLOB)
 		len = sf_place_where(k, c->place, c->off).room;
-	if (p->transform == SF_TRANSFORM_NONE)
+	if (p->codec == SF_CODEC_NONE)
 		return len;
-	if (p->transform != SF_TRANSFORM_ZSTD || !sf_mul(len, ZSTD_RATIO, &len))
+	if (p->streams != 1 || !sf_codec_info(p->codec)->ratio ||
+	    !sf_mul(len, sf_codec_info(p->codec)->ratio, &len))
 		return UINT64_MAX;
 	return len;
 }
@@ -55,12 +53,12 @@ static int check_chunk(struct sf_session *s, uint32_t tensor, uint32_t i, struct
 	if (sf_chunk_empty(t, i) || c.place == SF_NONE)
 		return 0;
 	const struct sf_place *p = &k->place[c.place];
-	if (p->transform == SF_TRANSFORM_OTHER) /* no byte of it can be had */
+	if (p->codec == SF_CODEC_OTHER) /* no byte of it can be had */
 		return sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * elem, one, elem,
 		                      err);
 	if (c.part_len * elem <= room_of(k, &c))
 		return 0;
-	if (p->form == SF_ITEM_TORCH && p->transform == SF_TRANSFORM_NONE) {
+	if (p->form == SF_ITEM_TORCH && p->codec == SF_CODEC_NONE) {
 		r = sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * elem, one, elem, &why);
 		if (r >= 0)
 			return 0;

@@ -82,10 +82,9 @@ static int fill(struct sf_ckpt_builder *b, struct sf_error *err)
 	uint32_t place[3];
 
 	TRY(sf_ckpt_builder_listing(b, files, SF_ARRAY_LEN(files), err));
-	TRY(sf_ckpt_builder_place(b, "a", 1, SF_ITEM_RAW, SF_TRANSFORM_NONE, &place[0], err));
-	TRY(sf_ckpt_builder_place(b, "b", 1, SF_ITEM_RAW, SF_TRANSFORM_NONE, &place[1],
-	                          err)); /* cut */
-	TRY(sf_ckpt_builder_place(b, "gone", 4, SF_ITEM_TORCH, SF_TRANSFORM_NONE, &place[2], err));
+	TRY(sf_ckpt_builder_place(b, "a", 1, SF_ITEM_RAW, SF_CODEC_NONE, &place[0], err));
+	TRY(sf_ckpt_builder_place(b, "b", 1, SF_ITEM_RAW, SF_CODEC_NONE, &place[1], err)); /* cut */
+	TRY(sf_ckpt_builder_place(b, "gone", 4, SF_ITEM_TORCH, SF_CODEC_NONE, &place[2], err));
 	sf_ckpt_builder_facts(b, "writer", "content", 7, 4, 9);
 	for (unsigned k = 0; k < TENSORS; k++)
 		TRY(tensor(b, k, place, k % 2, err));

@@ -47,7 +47,8 @@ static bool same_items(const struct sf_ckpt *a, const struct sf_ckpt *b)
 		return false;
 	for (uint32_t i = 0; i < a->nplaces; i++)
 		if (a->place[i].form != b->place[i].form ||
-		    a->place[i].transform != b->place[i].transform ||
+		    a->place[i].codec != b->place[i].codec ||
+		    a->place[i].streams != b->place[i].streams ||
 		    strcmp(sf_place_file(a, i)->name, sf_place_file(b, i)->name) != 0)
 			return false;
 	for (uint32_t i = 0; i < a->ntensors; i++)

@@ -45,11 +45,11 @@ static int lower_members(struct sf_ckpt_builder *b, struct sf_error *err)
 		                           &in[d], err);
 	}
 	if (r >= 0)
-		r = sf_ckpt_builder_place_in(b, in[0], SF_ITEM_RAW, SF_TRANSFORM_NONE, &place, err);
+		r = sf_ckpt_builder_place_in(b, in[0], SF_ITEM_RAW, SF_CODEC_NONE, 0, &place, err);
 	if (r >= 0)
 		r = one_raw(b, "one", place, 5, 24, err);
 	if (r >= 0)
-		r = sf_ckpt_builder_place_in(b, in[7], SF_ITEM_RAW, SF_TRANSFORM_NONE, &place, err);
+		r = sf_ckpt_builder_place_in(b, in[7], SF_ITEM_RAW, SF_CODEC_NONE, 0, &place, err);
 	if (r >= 0)
 		r = one_raw(b, "eight", place, 56, 24, err);
 	return r;
@@ -95,20 +95,20 @@ static int lower_hostile_items(struct sf_ckpt_builder *b, struct sf_error *err)
 	if (r >= 0)
 		r = sf_ckpt_builder_member(b, file, "in", 2, 20, 30, &in, err);
 	if (r >= 0)
-		r = sf_ckpt_builder_place_in(b, in, SF_ITEM_RAW, SF_TRANSFORM_NONE, &raw, err);
+		r = sf_ckpt_builder_place_in(b, in, SF_ITEM_RAW, SF_CODEC_NONE, 0, &raw, err);
 	if (r >= 0)
 		r = one_raw(b, "over", raw, 7, 24, err); /* one byte behind the member's end */
 	if (r >= 0)
 		r = one_raw(b, "far", raw, UINT64_MAX - 3, 24, err);
 	if (r >= 0)
-		r = sf_ckpt_builder_place_in(b, in, SF_ITEM_ST_BLOB, SF_TRANSFORM_NONE, &blob, err);
+		r = sf_ckpt_builder_place_in(b, in, SF_ITEM_ST_BLOB, SF_CODEC_NONE, 0, &blob, err);
 	if (r >= 0)
 		r = one_raw(b, "blob", blob, 10, 24, err);
 	/* the member ends behind the file's end, the first item does not */
 	if (r >= 0)
 		r = sf_ckpt_builder_member(b, file, "past", 4, 90, 1000, &past, err);
 	if (r >= 0)
-		r = sf_ckpt_builder_place_in(b, past, SF_ITEM_RAW, SF_TRANSFORM_NONE, &raw, err);
+		r = sf_ckpt_builder_place_in(b, past, SF_ITEM_RAW, SF_CODEC_NONE, 0, &raw, err);
 	if (r >= 0)
 		r = one_raw(b, "there", raw, 0, 24, err);
 	if (r >= 0)
@@ -118,7 +118,7 @@ static int lower_hostile_items(struct sf_ckpt_builder *b, struct sf_error *err)
 	if (r >= 0)
 		r = sf_ckpt_builder_member(b, file, "x", 1, 0, 100, &gone, err);
 	if (r >= 0)
-		r = sf_ckpt_builder_place_in(b, gone, SF_ITEM_RAW, SF_TRANSFORM_NONE, &raw, err);
+		r = sf_ckpt_builder_place_in(b, gone, SF_ITEM_RAW, SF_CODEC_NONE, 0, &raw, err);
 	return r < 0 ? r : one_raw(b, "gone", raw, 0, 24, err);
 }
 
@@ -168,7 +168,7 @@ START_TEST(a_container_that_cannot_be_is_refused)
 	ck_assert_int_eq(sf_ckpt_builder_member(b, m + 1, "n", 1, 0, 6, &x, &err), -EBADMSG);
 	ck_assert_int_eq(sf_ckpt_builder_member(b, file + 1, "n", 1, 0, 6, &x, NULL), -EBADMSG);
 	ck_assert_int_eq(
-		sf_ckpt_builder_place_in(b, m + 1, SF_ITEM_RAW, SF_TRANSFORM_NONE, &x, NULL),
+		sf_ckpt_builder_place_in(b, m + 1, SF_ITEM_RAW, SF_CODEC_NONE, 0, &x, NULL),
 		-EBADMSG);
 	ck_assert_int_eq(sf_ckpt_builder_file(b, "../f", 4, &x, NULL), -EBADMSG);
 	ck_assert_uint_eq(x, 77);

@@ -162,7 +162,7 @@ static int make(struct sf_store *store, char **keys, int n, struct sf_ckpt **ret
 
 	if (r < 0 || store->ops->list(store, "", 0, add_listed, &listed, NULL) < 0 ||
 	    sf_ckpt_builder_listing(b, &listed, 1, NULL) < 0 ||
-	    sf_ckpt_builder_place(b, "data", 4, SF_ITEM_RAW, SF_TRANSFORM_NONE, &place, NULL) < 0)
+	    sf_ckpt_builder_place(b, "data", 4, SF_ITEM_RAW, SF_CODEC_NONE, &place, NULL) < 0)
 		abort();
 	for (int i = 0; i < n && r >= 0; i++) {
 		struct sf_path_elem path[64];
@@ -227,7 +227,8 @@ static void show(struct sf_common *o, uint64_t seed, char **keys, int nkeys, cha
 	if (sf_store_mem(&io, &data, 1, &store, NULL) < 0)
 		abort();
 	if (make(store, keys, nkeys, &ckpt) >= 0 &&
-	    whole_result("catalog", sf_catalog_new(ckpt, &o->session.view, &catalog, &err), &err) >= 0) {
+	    whole_result("catalog", sf_catalog_new(ckpt, &o->session.view, &catalog, &err), &err) >=
+	            0) {
 		choose(catalog, asked, nasked);
 		if (sf_reader_new(ckpt, store, &reader, NULL) < 0)
 			abort();

@@ -166,11 +166,11 @@ static inline void world_open(struct world *w)
 	              err.msg);
 	ck_assert_msg(sf_ckpt_builder_new("test", "mem", &b, &err) >= 0, "%s", err.msg);
 	ck_assert_msg(sf_ckpt_builder_listing(b, list.at, list.n, &err) >= 0, "%s", err.msg);
-	ck_assert_msg(sf_ckpt_builder_place(b, "data", 4, SF_ITEM_RAW, SF_TRANSFORM_NONE, &place[0],
+	ck_assert_msg(sf_ckpt_builder_place(b, "data", 4, SF_ITEM_RAW, SF_CODEC_NONE, &place[0],
 	                                    &err) >= 0,
 	              "%s", err.msg);
-	ck_assert_msg(sf_ckpt_builder_place(b, "data", 4, SF_ITEM_TORCH, SF_TRANSFORM_NONE,
-	                                    &place[1], &err) >= 0,
+	ck_assert_msg(sf_ckpt_builder_place(b, "data", 4, SF_ITEM_TORCH, SF_CODEC_NONE, &place[1],
+	                                    &err) >= 0,
 	              "%s", err.msg);
 	for (uint32_t i = 0; i < w->n; i++) {
 		const struct world_key *k = &w->key[i];

@@ -293,17 +293,17 @@ static inline void fake_tensor(struct fake *f, unsigned i, enum fake_form form,
 			sf_buf_release(&json);
 			ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[file],
 			                                       strlen(f->name[file]), forms[form],
-			                                       SF_TRANSFORM_NONE, &place, NULL),
+			                                       SF_CODEC_NONE, &place, NULL),
 			                 0);
 			sf_ckpt_builder_set_item(f->b, number, chunk, place, off, bytes);
 		} else {
 			fake_item(f, out, t, shape, ndim, origin, extent);
-			ck_assert_int_ge(
-				sf_ckpt_builder_place(
-					f->b, f->name[file], strlen(f->name[file]), forms[form],
-					form == FAKE_ZSTD ? SF_TRANSFORM_ZSTD : SF_TRANSFORM_NONE,
-					&place, NULL),
-				0);
+			ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[file],
+			                                       strlen(f->name[file]), forms[form],
+			                                       form == FAKE_ZSTD ? SF_CODEC_ZSTD
+			                                                         : SF_CODEC_NONE,
+			                                       &place, NULL),
+			                 0);
 			sf_ckpt_builder_set_item(f->b, number, chunk, place, off, out->len - off);
 		}
 		for (unsigned d = ndim; d-- > 0;) {
@@ -334,10 +334,10 @@ static inline void fake_object(struct fake *f, unsigned i)
 		sf_buf_add(out, f->o[i].at, f->o[i].len);
 	ck_assert_int_ge(sf_ckpt_builder_object(f->b, name, strlen(name), &number, NULL), 0);
 	ck_assert_uint_eq(number, i);
-	ck_assert_int_ge(
-		sf_ckpt_builder_place(f->b, f->name[file], strlen(f->name[file]), SF_ITEM_TORCH,
-	                              zstd ? SF_TRANSFORM_ZSTD : SF_TRANSFORM_NONE, &place, NULL),
-		0);
+	ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[file], strlen(f->name[file]),
+	                                       SF_ITEM_TORCH, zstd ? SF_CODEC_ZSTD : SF_CODEC_NONE,
+	                                       &place, NULL),
+	                 0);
 	sf_ckpt_builder_set_object(f->b, number, place, off, out->len - off);
 }
 

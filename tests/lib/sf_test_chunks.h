@@ -282,8 +282,7 @@ static inline struct sf_ckpt *tc_ckpt(const struct tc_tensor *t)
 	ck_assert_int_eq(sf_ckpt_builder_new("test", "memory", &b, &err), 0);
 	ck_assert_int_eq(sf_ckpt_builder_listing(b, &file, 1, &err), 0);
 	ck_assert_int_eq(
-		sf_ckpt_builder_place(b, "f", 1, SF_ITEM_TORCH, SF_TRANSFORM_NONE, &place, &err),
-		0);
+		sf_ckpt_builder_place(b, "f", 1, SF_ITEM_TORCH, SF_CODEC_NONE, &place, &err), 0);
 	ck_assert_int_eq(sf_ckpt_builder_tensor(b, "w", 1, t->dtype, t->shape, t->ndim, &id, &err),
 	                 0);
 	for (size_t i = 0; i < t->n; i++) {

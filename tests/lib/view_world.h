@@ -42,9 +42,8 @@ static inline void vw_init(struct vw *w)
 	*w = (struct vw){ .nfiles = 1 };
 	vw_ok(sf_io_init(&w->io, 2, &err));
 	vw_ok(sf_ckpt_builder_new("test", "mem", &w->b, &err));
-	vw_ok(sf_ckpt_builder_place(w->b, "data", 4, SF_ITEM_RAW, SF_TRANSFORM_NONE, &w->raw,
-	                            &err));
-	vw_ok(sf_ckpt_builder_place(w->b, "data", 4, SF_ITEM_TORCH, SF_TRANSFORM_NONE, &w->torch,
+	vw_ok(sf_ckpt_builder_place(w->b, "data", 4, SF_ITEM_RAW, SF_CODEC_NONE, &w->raw, &err));
+	vw_ok(sf_ckpt_builder_place(w->b, "data", 4, SF_ITEM_TORCH, SF_CODEC_NONE, &w->torch,
 	                            &err));
 	sf_view_options_init(&w->opt);
 }

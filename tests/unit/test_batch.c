@@ -31,8 +31,7 @@ static void begin(struct fake *f, unsigned missing, struct sf_io *io, struct sf_
 		ck_assert_int_ge(sf_ckpt_builder_chunk(f->b, origin, extent, NULL), 0);
 		fake_item(f, &f->file[i], t, shape, 1, origin, extent);
 		ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[i], strlen(f->name[i]),
-		                                       SF_ITEM_TORCH, SF_TRANSFORM_ZSTD, &place,
-		                                       NULL),
+		                                       SF_ITEM_TORCH, SF_CODEC_ZSTD, &place, NULL),
 		                 0);
 		sf_ckpt_builder_set_item(f->b, number, i, place, 0, f->file[i].len);
 	}

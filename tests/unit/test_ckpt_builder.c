@@ -46,7 +46,7 @@ static uint32_t add_place(struct sf_ckpt_builder *b, const char *file)
 {
 	uint32_t place;
 
-	ck_assert_msg(sf_ckpt_builder_place(b, file, strlen(file), SF_ITEM_TORCH, SF_TRANSFORM_NONE,
+	ck_assert_msg(sf_ckpt_builder_place(b, file, strlen(file), SF_ITEM_TORCH, SF_CODEC_NONE,
 	                                    &place, &err) == 0,
 	              "%s", err.msg);
 	return place;
@@ -233,7 +233,7 @@ START_TEST(what_contradicts_itself_is_refused_with_the_name_and_the_numbers)
 	ck_assert_int_eq(sf_ckpt_builder_object(b, "w", 1, &id, &err), -EBADMSG);
 	ck_assert_msg(strstr(err.msg, "'w'"), "%s", err.msg);
 	ck_assert_int_eq(
-		sf_ckpt_builder_place(b, "../x", 4, SF_ITEM_TORCH, SF_TRANSFORM_NONE, &id, &err),
+		sf_ckpt_builder_place(b, "../x", 4, SF_ITEM_TORCH, SF_CODEC_NONE, &id, &err),
 		-EBADMSG);
 	ck_assert_int_eq(sf_ckpt_builder_group(b, "nobody", 6, "g", SF_ROLE_MODEL, 1, &err),
 	                 -EBADMSG);
@@ -493,16 +493,16 @@ START_TEST(places_are_told_apart_by_file_form_and_transform)
 	struct sf_ckpt_builder *b = new_builder();
 	uint32_t a = add_place(b, "a"), a2 = add_place(b, "a"), c = add_place(b, "c"), z, raw;
 
-	ck_assert_int_eq(
-		sf_ckpt_builder_place(b, "a", 1, SF_ITEM_TORCH, SF_TRANSFORM_ZSTD, &z, &err), 0);
-	ck_assert_int_eq(
-		sf_ckpt_builder_place(b, "a", 1, SF_ITEM_RAW, SF_TRANSFORM_NONE, &raw, &err), 0);
+	ck_assert_int_eq(sf_ckpt_builder_place(b, "a", 1, SF_ITEM_TORCH, SF_CODEC_ZSTD, &z, &err),
+	                 0);
+	ck_assert_int_eq(sf_ckpt_builder_place(b, "a", 1, SF_ITEM_RAW, SF_CODEC_NONE, &raw, &err),
+	                 0);
 	ck_assert(a == a2 && a != c && a != z && a != raw && z != raw);
 	ck_assert_uint_eq(add_place(b, "a"), a);
 	struct sf_ckpt *ckpt = finish(b);
 	ck_assert_uint_eq(ckpt->nfiles, 2);
 	ck_assert_uint_eq(ckpt->nplaces, 4);
-	ck_assert_uint_eq(ckpt->place[z].transform, SF_TRANSFORM_ZSTD);
+	ck_assert_uint_eq(ckpt->place[z].codec, SF_CODEC_ZSTD);
 	ck_assert_uint_eq(ckpt->place[raw].container, ckpt->place[a].container);
 	ck_assert_uint_eq(ckpt->nwarnings, 0); /* nobody gave a listing: nothing is missing */
 	sf_ckpt_free(ckpt);

@@ -75,7 +75,7 @@ static struct sf_ckpt *three(uint64_t second, const char *third_file, enum sf_it
 	ck_assert_int_eq(sf_ckpt_builder_new("dcp", "here", &b, &err), 0);
 	for (unsigned i = 0; i < 3; i++) {
 		ck_assert_int_eq(sf_ckpt_builder_place(b, i == 2 ? third_file : "f", 1, form,
-		                                       SF_TRANSFORM_NONE, &place, &err),
+		                                       SF_CODEC_NONE, &place, &err),
 		                 0);
 		ck_assert_int_eq(
 			sf_ckpt_builder_tensor(b, names[i], 1, SF_FLOAT32, &four, 1, &id, &err), 0);

@@ -28,7 +28,7 @@ static uint32_t place(struct vw *w, const char *file)
 {
 	uint32_t p;
 
-	vw_ok(sf_ckpt_builder_place(w->b, file, strlen(file), SF_ITEM_RAW, SF_TRANSFORM_NONE, &p,
+	vw_ok(sf_ckpt_builder_place(w->b, file, strlen(file), SF_ITEM_RAW, SF_CODEC_NONE, &p,
 	                            &err));
 	return p;
 }

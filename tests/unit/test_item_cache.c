@@ -74,6 +74,8 @@ static struct sf_cache_want want(int i)
 		                       .off = off[i],
 		                       .len = off[i + 1] - off[i],
 		                       .fetch = SF_FETCH_OBJECT,
+		                       .codec = SF_CODEC_ZSTD,
+		                       .streams = 1,
 		                       .expect = LEN,
 		                       .decoded_max = LEN };
 }

@@ -329,8 +329,7 @@ static void one_big(struct fake *f, uint64_t rows, uint64_t cols, bool columns)
 		ck_assert_int_ge(sf_ckpt_builder_chunk(f->b, origin, extent, NULL), 0);
 		fake_item(f, &f->file[i], t, shape, 2, origin, extent);
 		ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[i], strlen(f->name[i]),
-		                                       SF_ITEM_TORCH, SF_TRANSFORM_NONE, &place,
-		                                       NULL),
+		                                       SF_ITEM_TORCH, SF_CODEC_NONE, &place, NULL),
 		                 0);
 		sf_ckpt_builder_set_item(f->b, number, i, place, 0, f->file[i].len);
 	}
@@ -526,7 +525,7 @@ static void one_item(struct fake *f, enum sf_dtype dtype, uint64_t rows, uint64_
 	ck_assert_int_ge(sf_ckpt_builder_tensor(f->b, "w", 1, dtype, shape, 2, &number, NULL), 0);
 	ck_assert_int_ge(sf_ckpt_builder_chunk(f->b, zero, shape, NULL), 0);
 	ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[0], strlen(f->name[0]),
-	                                       raw ? SF_ITEM_RAW : SF_ITEM_TORCH, SF_TRANSFORM_NONE,
+	                                       raw ? SF_ITEM_RAW : SF_ITEM_TORCH, SF_CODEC_NONE,
 	                                       &place, NULL),
 	                 0);
 	sf_ckpt_builder_set_item(f->b, number, 0, place, lead, f->file[0].len - lead - cut);
@@ -653,7 +652,7 @@ START_TEST(a_blob_that_ends_before_its_payload_is_refused)
 	                 0);
 	ck_assert_int_ge(sf_ckpt_builder_chunk(f.b, zero, shape, NULL), 0);
 	ck_assert_int_ge(sf_ckpt_builder_place(f.b, f.name[0], strlen(f.name[0]), SF_ITEM_ST_BLOB,
-	                                       SF_TRANSFORM_NONE, &place, NULL),
+	                                       SF_CODEC_NONE, &place, NULL),
 	                 0);
 	sf_ckpt_builder_set_item(f.b, number, 0, place, 0, 1000);
 	open_store(&f, &io, 0, &plan, dir, &store);

@@ -47,8 +47,8 @@ static int add_members(struct sf_ckpt_builder *b, const struct sf_objinfo *file,
                        const struct sf_pv *dict, struct sf_buf *name, struct sf_error *err)
 {
 	uint32_t place, object;
-	int r = sf_ckpt_builder_place(b, META_NAME, strlen(META_NAME), SF_ITEM_TORCH,
-	                              SF_TRANSFORM_NONE, &place, err);
+	int r = sf_ckpt_builder_place(b, META_NAME, strlen(META_NAME), SF_ITEM_TORCH, SF_CODEC_NONE,
+	                              &place, err);
 
 	for (size_t i = 0; i + 1 < dict->seq.n && r >= 0; i += 2) {
 		const struct sf_pv *k = dict->seq.at[i];

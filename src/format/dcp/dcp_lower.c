@@ -94,9 +94,15 @@ static int make_place(struct lower *l, uint32_t i, enum sf_item_form form, uint3
 	/* a blob is written past the transforms */
 	uint32_t t = form == SF_ITEM_ST_BLOB ? DCP_PLAIN : l->m->place.at[i].transform;
 
-	return sf_ckpt_builder_place(l->b, (const char *)l->file.at, l->file.len, form,
-	                             t <= DCP_ZSTD_MAX ? (enum sf_transform)t : SF_TRANSFORM_OTHER,
-	                             ret, l->err);
+	enum sf_codec codec = t == DCP_PLAIN      ? SF_CODEC_NONE
+	                      : t <= DCP_ZSTD_MAX ? SF_CODEC_ZSTD
+	                                          : SF_CODEC_OTHER;
+	uint32_t file;
+	int r = sf_ckpt_builder_file(l->b, (const char *)l->file.at, l->file.len, &file, l->err);
+
+	return r < 0 ? r
+	             : sf_ckpt_builder_place_in(l->b, file, form, codec,
+	                                        codec == SF_CODEC_ZSTD ? t : 0, ret, l->err);
 }
 
 static int set_file(struct lower *l, uint32_t i)

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
-#include "ckpt/ckpt.h" /* SF_TRANSFORM_ZSTD_MAX */
+#include "ckpt/ckpt.h"
 #include "parse/dtype.h"
 #include "parse/torch_item.h" /* SF_DIMS_MAX */
 #include "store/store.h"
@@ -57,7 +57,7 @@ struct dcp_place {
 	uint32_t transform; /* DCP_PLAIN, DCP_ZSTD to DCP_ZSTD_MAX: so many streams one inside the
 	                       other, or string of the descriptors we cannot undo + DCP_OTHER */
 };
-enum { DCP_PLAIN, DCP_ZSTD, DCP_ZSTD_MAX = SF_TRANSFORM_ZSTD_MAX, DCP_OTHER };
+enum { DCP_PLAIN, DCP_ZSTD, DCP_ZSTD_MAX = SF_CODEC_STREAMS_MAX, DCP_OTHER };
 
 /* Chunks chunk0 … chunk0+count-1, their coordinates in a row: origin then extent, u32 words (wide:
  * two, low one first). */

@@ -336,7 +336,7 @@ static int take_file(struct hf *h, uint32_t file)
 	if (!f)
 		return 0; /* only an index can name it: warned about there */
 	h->mtime = SF_MAX(h->mtime, f->version.mtime_ns);
-	r = sf_ckpt_builder_place(h->b, f->name, strlen(f->name), SF_ITEM_RAW, SF_TRANSFORM_NONE,
+	r = sf_ckpt_builder_place(h->b, f->name, strlen(f->name), SF_ITEM_RAW, SF_CODEC_NONE,
 	                          &place, h->err);
 	if (r < 0)
 		return r;

@@ -3,13 +3,13 @@
 #include "base/mem.h"
 #include "read/item_cache_priv.h"
 
-#define DECODER \
-	(UINT64_C(640) << 10) /* a zstd decoder's, without the window that a frame asks for … */
-#define WINDOW (UINT64_C(2) << 20)        /* … which is this much as a rule, … */
-#define WINDOW_LEAST (UINT64_C(8) << 20)  /* … may be this much whatever the budget is … */
-#define WINDOW_MOST (UINT64_C(128) << 20) /* … and this much if that is half of it */
 #define MORE \
 	4 /* times what it had: what one that has more inside than was thought begins anew with */
+
+static const struct sf_codec_info *info_of(const struct sf_cache_entry *e)
+{
+	return sf_codec_info(e->want.codec);
+}
 
 /* Bytes of it fetched at once, from @pos on. */
 static uint64_t slice(const struct sf_cache_entry *e, uint64_t pos)
@@ -25,11 +25,11 @@ static uint64_t first_room(const struct sf_cache_entry *e)
 	return SF_MIN(SF_MAX(e->want.expect, UINT64_C(1)), most);
 }
 
-uint64_t sf_item_zstd_claim(const struct sf_cache_entry *e)
+uint64_t sf_item_decode_claim(const struct sf_cache_entry *e)
 {
-	uint64_t window = SF_MAX(e->window, WINDOW);
+	uint64_t window = SF_MAX(e->window, info_of(e)->window);
 
-	return first_room(e) + slice(e, 0) + (DECODER + window) * SF_MAX(e->want.streams, 1u);
+	return first_room(e) + slice(e, 0) + (info_of(e)->state + window) * e->want.streams;
 }
 
 static int too_big(struct sf_cache_entry *e)
@@ -48,10 +48,11 @@ static int too_big(struct sf_cache_entry *e)
 		name, off, most, limit, limit);
 }
 
-/* A frame asks for more window than was taken for it: anew with more, if there may be more. */
+/* A stream asks for more window than was taken for it: anew with more, if there may be more. */
 static int window_too_large(struct sf_cache_entry *e)
 {
-	uint64_t most = SF_MIN(SF_MAX(sf_item_limit(e) / 2, WINDOW_LEAST), WINDOW_MOST);
+	uint64_t most = SF_MIN(SF_MAX(sf_item_limit(e) / 2, info_of(e)->window_least),
+	                       info_of(e)->window_most);
 
 	if (e->window < most) {
 		e->window = SF_MIN(e->window * MORE, most);
@@ -67,11 +68,11 @@ static int window_too_large(struct sf_cache_entry *e)
 }
 
 /* One slice is there. */
-int sf_item_zstd_slice(struct sf_cache_entry *e)
+int sf_item_decode_slice(struct sf_cache_entry *e)
 {
 	struct sf_error *err = &e->req.err;
 	uint64_t most = SF_MIN(e->want.decoded_max, sf_item_limit(e));
-	int r = sf_unzstd_feed(e->zstd, e->in, e->req.len, &e->out, err);
+	int r = sf_decoder_feed(e->decoder, e->in, e->req.len, &e->out, err);
 
 	if (r == -ENOBUFS)
 		return window_too_large(e);
@@ -90,7 +91,7 @@ int sf_item_zstd_slice(struct sf_cache_entry *e)
 		sf_item_next(e, e->in, slice(e, e->pos));
 		return SF_ITEM_MORE;
 	}
-	r = sf_unzstd_end(e->zstd, err);
+	r = sf_decoder_end(e->decoder, err);
 	if (r < 0)
 		return sf_fail_ctx(err, r, "'%s': compressed item at %llu", e->want.src->name,
 		                   (unsigned long long)e->want.off);
@@ -100,16 +101,16 @@ int sf_item_zstd_slice(struct sf_cache_entry *e)
 	return 0;
 }
 
-int sf_item_zstd_begin(struct sf_cache_entry *e, uint64_t *first)
+int sf_item_decode_begin(struct sf_cache_entry *e, uint64_t *first)
 {
 	struct sf_error *err = &e->req.err;
 	uint64_t room = first_room(e);
-	int r = sf_unzstd_chain(SF_MAX(e->want.streams, 1u), &e->zstd, err);
+	int r = sf_decoder_new(e->want.codec, e->want.streams, &e->decoder, err);
 
 	if (r < 0)
 		return r;
-	e->window = SF_MAX(e->window, WINDOW);
-	sf_unzstd_window(e->zstd, e->window);
+	e->window = SF_MAX(e->window, info_of(e)->window);
+	sf_decoder_window(e->decoder, e->window);
 	r = sf_pages_make(&e->pages, room + 1); /* a NUL's place, which sf_buf leaves behind */
 	if (r < 0)
 		return sf_fail(err, r, "'%s': no memory for %llu bytes inside a compressed item",
