@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "base/mem.h"
 #include "read/op.h"
@@ -27,7 +28,7 @@ static int make_places(struct sf_op *op, unsigned n)
 
 	if (n <= op->reqs_cap)
 		return 0;
-	reqs = sf_alloc_array(n, sizeof(*reqs));
+	reqs = calloc(n, sizeof(*reqs));
 	if (!reqs)
 		return sf_fail(&op->err, -ENOMEM, "no memory for %u requests", n);
 	pthread_mutex_lock(&op->m); /* whoever cancels it looks there */
