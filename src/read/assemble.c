@@ -69,18 +69,51 @@ static int copy_rows(struct sf_op *op, const struct sf_op_item *item, const stru
 	return r == 0; /* a file that was cut: the ordinary way tells where */
 }
 
+/* @src: where the piece's first run is. */
+static void copy_piece(uint8_t *dst, const uint8_t *src, const struct sf_piece *p)
+{
+	for (uint64_t k = 0; k < p->count; k++)
+		memcpy(dst + p->dst_off + (int64_t)k * p->dst_step, src + (int64_t)k * p->src_step,
+		       p->len);
+}
+
 static int copy_from_memory(struct sf_op *op, const struct sf_op_item *item, uint8_t *dst)
 {
-	const struct sf_cached *mem = item->mem;
-
 	for (size_t i = 0; i < op->pieces.n; i++) {
 		const struct sf_piece *p = &op->pieces.at[i];
-		const uint8_t *src = mem->at + item->layout.payload_off + p->src_off;
-		for (uint64_t k = 0; k < p->count; k++)
-			memcpy(dst + p->dst_off + (int64_t)k * p->dst_step,
-			       src + (int64_t)k * p->src_step, p->len);
+		copy_piece(dst, item->mem->at + item->layout.payload_off + p->src_off, p);
 	}
 	return 0;
+}
+
+/* What came with the item's header is taken from there: 1 all of the piece; 0: *p is what is left.
+ */
+static int copy_ahead(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part,
+                      struct sf_piece *p)
+{
+	struct sf_piece some = *p;
+	uint64_t len;
+	const uint8_t *src = sf_op_ahead(op, item, item->layout.payload_off + p->src_off, &len);
+	uint8_t *dst;
+
+	if (!src || (p->count > 1 && (p->src_step <= 0 || len < p->len)) ||
+	    !(dst = part_dst(op, part)))
+		return 0;
+	if (p->count > 1)
+		some.count = SF_MIN(p->count, (len - p->len) / (uint64_t)p->src_step + 1);
+	else
+		some.len = SF_MIN(p->len, len);
+	copy_piece(dst, src, &some);
+	if (p->count > 1) {
+		p->src_off += some.count * (uint64_t)p->src_step;
+		p->dst_off += some.count * (uint64_t)p->dst_step;
+		p->count -= some.count;
+		return !p->count;
+	}
+	p->src_off += some.len;
+	p->dst_off += some.len;
+	p->len -= some.len;
+	return !p->len;
 }
 
 static int plan_item(struct sf_op *op, uint32_t i)
@@ -129,7 +162,9 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	base = item->off + lay->payload_off;
 	may_lend = may_lend && !part->cast && !lay->conj && !lay->neg;
 	for (size_t k = 0; k < op->pieces.n; k++) {
-		const struct sf_piece *p = &op->pieces.at[k];
+		struct sf_piece *p = &op->pieces.at[k];
+		if (item->head_len && copy_ahead(op, item, part, p))
+			continue;
 		if (may_lend && lend(op, item, part, base, p))
 			continue;
 		if (p->count > 1 && op->r->io->guard && (dst = part_dst(op, part)) &&

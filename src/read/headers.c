@@ -16,17 +16,82 @@ static bool wants_header(const struct sf_op_item *item)
 	return !item->known && !item->slow && item->form == SF_ITEM_TORCH && !item->codec;
 }
 
-/* Heads of the items whose layout is not known, neighbours in one request. */
-int sf_op_ask_headers(struct sf_op *op)
+static const struct sf_source_hints *hints_of(const struct sf_op *op, const struct sf_op_item *item)
 {
-	uint64_t bytes = 0;
+	return sf_source_hints(op->sources.at[item->source].src);
+}
+
+/*
+ * Of a source that is far: what is wanted of the payload comes along, so that an item that was
+ * never seen costs one round trip. Where the payload begins is not known yet, but that it is dense
+ * is as good as sure; what is wrong with the guess is fetched when the layout is known.
+ */
+static void guess(struct sf_op *op, uint32_t i)
+{
+	struct sf_op_item *item = &op->items.at[i];
+	const struct sf_source_hints *hints = hints_of(op, item);
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	const struct sf_item_layout dense = { .payload_len = item->len, .row_major = true };
+	uint64_t from = UINT64_MAX, end = 0, bytes = 0;
+
+	item->head_len = SF_MIN(item->len, hints->head_guess);
+	op->pieces.n = 0;
+	if (sf_plan_pieces(op->r->ckpt, sf_op_tensor(op, item), item->chunk, &dense, part->off,
+	                   part->n, i, &op->pieces, NULL) < 0)
+		return;
+	for (size_t k = 0; k < op->pieces.n; k++) {
+		const struct sf_piece *p = &op->pieces.at[k];
+		from = SF_MIN(from, p->src_off);
+		end = SF_MAX(end, p->src_off + (p->count - 1) * (uint64_t)p->src_step + p->len);
+		bytes += p->len * p->count;
+	}
+	if (!bytes || end > item->len || end - from > 2 * bytes + hints->gap_max)
+		return; /* runs that lie far apart are asked for when it is known where */
+	end = SF_MIN(item->len, end + hints->head_guess);
+	if (from <= item->head_len + hints->gap_max) {
+		item->head_len = SF_MAX(item->head_len, end);
+	} else {
+		item->ahead_off = from;
+		item->ahead_len = end - from;
+	}
+}
+
+const uint8_t *sf_op_ahead(const struct sf_op *op, const struct sf_op_item *item, uint64_t at,
+                           uint64_t *ret_len)
+{
+	if (!item->head_len || !hints_of(op, item)->head_guess)
+		return NULL;
+	if (at < item->head_len) {
+		*ret_len = item->head_len - at;
+		return op->head + item->head_at + at;
+	}
+	if (at >= item->ahead_off && at - item->ahead_off < item->ahead_len) {
+		*ret_len = item->ahead_len - (at - item->ahead_off);
+		return op->head + item->ahead_at + (at - item->ahead_off);
+	}
+	return NULL;
+}
+
+static int no_memory(struct sf_op *op, size_t n)
+{
+	return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+}
+
+/* Places in op->head behind what is there. *ret: how many items want their header. */
+static int place_heads(struct sf_op *op, size_t *ret)
+{
+	uint64_t bytes = op->head_cap;
+	uint8_t *head;
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < op->items.n; i++) {
 		struct sf_op_item *item = &op->items.at[i];
+		bool first = !item->head_len;
 		if (!wants_header(item))
 			continue;
-		if (!item->head_len)
+		if (first && hints_of(op, item)->head_guess)
+			guess(op, i);
+		else if (first)
 			item->head_len = SF_MIN(item->len, HEAD_BYTES);
 		if (!item->head_len) {
 			sf_fail(&op->err, -EBADMSG, "item at %llu has no bytes",
@@ -35,18 +100,36 @@ int sf_op_ask_headers(struct sf_op *op)
 		}
 		item->head_at = bytes;
 		bytes += item->head_len;
+		if (first) {
+			item->ahead_at = bytes;
+			bytes += item->ahead_len;
+		}
 		n++;
 	}
+	*ret = n;
 	if (!n)
 		return 0;
-	free(op->head);
-	op->head = malloc(bytes);
-	sf_op_holds(op, (op->head ? (int64_t)bytes : 0) - (int64_t)op->head_cap);
-	op->head_cap = op->head ? bytes : 0;
-	if (!op->head)
-		return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+	head = realloc(op->head, bytes);
+	if (!head)
+		return no_memory(op, n);
+	sf_op_holds(op, (int64_t)(bytes - op->head_cap));
+	op->head = head;
+	op->head_cap = bytes;
+	return 0;
+}
+
+/* Heads of the items whose layout is not known, neighbours in one request. */
+int sf_op_ask_headers(struct sf_op *op)
+{
+	const uint64_t there = op->head_cap; /* what is at or behind it is to be fetched */
+	size_t n = 0;
+	int r = place_heads(op, &n);
+
+	if (r < 0 || !n)
+		return r;
 	sf_coalesce_reset(&op->co);
 	for (uint32_t i = 0, k; i < op->items.n; i = k) {
+		const struct sf_source_hints *hints = hints_of(op, &op->items.at[i]);
 		op->pieces.n = 0;
 		for (k = i; k < op->items.n && op->items.at[k].source == op->items.at[i].source;
 		     k++) {
@@ -55,18 +138,23 @@ int sf_op_ask_headers(struct sf_op *op)
 				              .dst_off = item->head_at,
 				              .len = item->head_len,
 				              .count = 1 };
-			if (wants_header(item) && sf_pieces_push(&op->pieces, p) < 0)
-				return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers",
-				               n);
+			if (!wants_header(item))
+				continue;
+			if (sf_pieces_push(&op->pieces, p) < 0)
+				return no_memory(op, n);
+			p.src_off = item->off + item->ahead_off;
+			p.dst_off = item->ahead_at;
+			p.len = item->ahead_len;
+			if (p.len && item->ahead_at >= there && sf_pieces_push(&op->pieces, p) < 0)
+				return no_memory(op, n);
 		}
-		if (sf_coalesce(&op->co,
-		                sf_source_hints(op->sources.at[op->items.at[i].source].src),
-		                op->items.at[i].source, i, SF_FETCH_HEADER, 0, op->head,
+		if (sf_coalesce(&op->co, hints, op->items.at[i].source, i,
+		                hints->head_guess ? SF_FETCH_TENSOR : SF_FETCH_HEADER, 0, op->head,
 		                op->pieces.at, op->pieces.n) < 0)
-			return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+			return no_memory(op, n);
 	}
 	if (sf_coalesce_finish(&op->co) < 0)
-		return sf_fail(&op->err, -ENOMEM, "no memory for %zu item headers", n);
+		return no_memory(op, n);
 	sf_op_count_scratch(op);
 	op->io_at = 0;
 	return SF_STEP_OTHER;

@@ -68,7 +68,9 @@ struct sf_op_item {
 	uint64_t room;     /* from off to the end of what it lies in, file or member */
 	struct sf_item_layout layout;
 	const struct sf_cached *mem; /* decoded, or a blob's header */
-	uint64_t head_at, head_len;  /* in op->head */
+	uint64_t head_at, head_len;  /* its first bytes, in op->head */
+	/* bytes of it from ahead_off on, in op->head at ahead_at: asked for with its header */
+	uint64_t ahead_at, ahead_off, ahead_len;
 };
 SF_VEC(sf_op_items, struct sf_op_item);
 
@@ -274,7 +276,10 @@ void sf_op_give_files(struct sf_op *op); /* the batch has let its files go */
 int sf_op_open(struct sf_op *op);
 
 /* headers.c: layouts, from the items' own headers */
-int sf_op_ask_headers(struct sf_op *op);   /* SF_STEP_OTHER: some are to be fetched */
+int sf_op_ask_headers(struct sf_op *op); /* SF_STEP_OTHER: some are to be fetched */
+/* Bytes of an item from @at on that came with its header, as many as *ret_len; NULL: none. */
+const uint8_t *sf_op_ahead(const struct sf_op *op, const struct sf_op_item *item, uint64_t at,
+                           uint64_t *ret_len);
 int sf_op_parse_headers(struct sf_op *op); /* SF_STEP_OTHER: some are longer */
 int sf_op_slow_headers(struct sf_op *op);
 /* Checks a found header against metadata and makes the layout known to all. */
