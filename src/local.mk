@@ -51,6 +51,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/pickle_write_value.c \
 	%D%/parse/safetensors.c \
 	%D%/parse/torch_archive.c \
+	%D%/parse/st_file_plan.c \
 	%D%/parse/torch_file_plan.c \
 	%D%/parse/torch_item.c \
 	%D%/parse/torch_match.c \

@@ -65,6 +65,7 @@ TESTS_UNIT = \
 	%D%/unit/test_run_dir \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \
+	%D%/unit/test_st_file_plan \
 	%D%/unit/test_source \
 	%D%/unit/test_source_wait \
 	%D%/unit/test_source_file \
@@ -252,7 +253,7 @@ check_PROGRAMS += %D%/tool_fuzz_pack
 %C%_tool_fuzz_pack_SOURCES = %D%/tool_fuzz_pack.c %D%/fuzz/fz_files.c %D%/fuzz/fz_files.h
 
 # What interop tests in Python drive: values written again, an archive written by us.
-check_PROGRAMS += %D%/tool_repickle %D%/tool_write_pt
+check_PROGRAMS += %D%/tool_repickle %D%/tool_write_pt %D%/tool_write_st
 
 TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-headers.sh
 TEST_EXTENSIONS = .sh
