@@ -121,6 +121,7 @@ SF_SOURCES_READ = \
 	%D%/read/assemble.c \
 	%D%/read/async.c \
 	%D%/read/batch.c \
+	%D%/read/boxes.c \
 	%D%/read/buffer.c \
 	%D%/read/coalesce.c \
 	%D%/read/fd_budget.c \

@@ -14,6 +14,8 @@ static uint8_t *part_dst(struct sf_op *op, const struct sf_part *part)
 {
 	uint8_t *dst;
 
+	if (part->kind == SF_PART_BOX && !part->cast)
+		return sf_op_box_dst(op, part);
 	if (part->cast) {
 		dst = sf_op_cast_buf(op);
 		return dst ? dst + part->cast_at : NULL;
@@ -123,6 +125,8 @@ static int plan_item(struct sf_op *op, uint32_t i)
 	struct sf_piece whole = { .src_off = part->off, .len = part->n, .count = 1, .item = i };
 
 	op->pieces.n = 0;
+	if (part->kind == SF_PART_BOX)
+		return sf_op_plan_box_item(op, part, i);
 	if (part->kind == SF_PART_TENSOR)
 		return sf_plan_pieces(op->r->ckpt, &op->r->ckpt->tensor[part->index], item->chunk,
 		                      &item->layout, part->off, part->n, i, &op->pieces, &op->err);
@@ -221,8 +225,10 @@ static int convert(struct sf_op *op, uint32_t i)
 		const struct sf_piece *p = &op->pieces.at[k];
 		for (uint64_t j = 0; j < p->count && r >= 0; j++) {
 			uint64_t at = p->dst_off + j * (uint64_t)p->dst_step;
+			/* of a box there are whole elements alone */
+			uint64_t of = part->kind == SF_PART_BOX ? 0 : part->off + at;
 			r = sf_layout_convert(dtype, item->layout.conj, item->layout.neg, dst + at,
-			                      part->off + at, p->len, &op->err);
+			                      of, p->len, &op->err);
 		}
 	}
 	return r;
@@ -348,6 +354,10 @@ static int lay_out(struct sf_op *op)
 
 int sf_op_result(struct sf_op *op, void *buf)
 {
+	if (op->parts.nboxes) {
+		sf_op_place_boxes(op);
+		return 0;
+	}
 	if (!buf)
 		return lay_out(op);
 	if (op->dst && op->dst != buf)

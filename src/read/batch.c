@@ -124,7 +124,9 @@ static int add_tensor(struct sf_op *op, const struct sf_part *part)
 
 	if (!op->part_begun) {
 		op->chunks.n = 0;
-		r = sf_plan_chunks(op->r->ckpt, t, part->off, part->n, &op->chunks, &op->err);
+		r = part->kind == SF_PART_BOX ? sf_op_plan_box_chunks(op, part)
+		                              : sf_plan_chunks(op->r->ckpt, t, part->off, part->n,
+		                                               &op->chunks, &op->err);
 		if (r < 0)
 			return r;
 		op->part_begun = true;
@@ -207,7 +209,7 @@ int sf_op_next_batch(struct sf_op *op)
 		const struct sf_part *part = &op->parts.list.at[op->part_at];
 		if (part->kind >= SF_PART_MADE)
 			continue; /* has no item */
-		r = part->kind == SF_PART_TENSOR   ? add_tensor(op, part)
+		r = part->kind <= SF_PART_BOX      ? add_tensor(op, part)
 		    : part->kind == SF_PART_LISTED ? add_listed(op, part)
 		    : part->kind == SF_PART_SOURCE ? add_given(op, part)
 		                                   : add_object(op, part);

@@ -61,6 +61,7 @@ static void reset(struct sf_op *op)
 	sf_op_count_scratch(op);
 	sf_op_holds(op, -(int64_t)op->literal.cap);
 	sf_buf_release(&op->literal);
+	op->boxes.n = op->parts.nboxes = 0;
 	sf_cached_unref(op->r->items, op->made_item);
 	op->made_item = NULL;
 	if (op->made)
@@ -145,6 +146,7 @@ void sf_op_free(struct sf_op *op)
 	sf_op_leases_release(&op->leases);
 	sf_iovs_release(&op->iovs);
 	sf_u32s_release(&op->chunks);
+	sf_u64s_release(&op->boxes);
 	sf_op_sources_release(&op->sources);
 	sf_op_items_release(&op->items);
 	sf_pieces_release(&op->pieces);

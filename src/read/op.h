@@ -19,6 +19,8 @@
 
 enum sf_part_kind {
 	SF_PART_TENSOR,
+	SF_PART_BOX, /* of a tensor, to places of the caller's (boxes.c); stored, it is bytes [0, n)
+	              */
 	SF_PART_LISTED,
 	SF_PART_OBJECT,
 	SF_PART_OBJECT_LEN,
@@ -36,14 +38,19 @@ struct sf_part {
 	uint64_t off, n;       /* bytes of what is stored; with a cast whole elements around them */
 	uint64_t cast_at;      /* where those n bytes are in op->cast_buf */
 	struct sf_source *src; /* SF_PART_SOURCE: a reference */
+	uint8_t *place;        /* SF_PART_BOX: where its first element goes, the caller's memory */
+	size_t box;            /* its numbers, in op->boxes */
 };
 SF_VEC(sf_part_list, struct sf_part);
+
+SF_VEC(sf_u64s, uint64_t);
 
 struct sf_parts {
 	struct sf_op *op;
 	uint64_t at; /* bytes said so far */
 	uint64_t cast_bytes;
 	uint32_t nsources; /* parts of SF_PART_SOURCE */
+	uint32_t nboxes;   /* parts of SF_PART_BOX: all or none are */
 	struct sf_part_list list;
 };
 
@@ -152,6 +159,9 @@ struct sf_op {
 
 	struct sf_parts parts;
 	struct sf_buf literal; /* what the view made, until there is a buffer */
+	struct sf_u64s
+		boxes; /* of a box: its first elements, those past its last, its places' steps */
+	size_t staged_from; /* boxes of parts from this one on go through op->dst */
 	struct sf_made *made;
 	const struct sf_cached *made_item;
 	struct sf_op_leases leases;
@@ -259,6 +269,17 @@ void sf_op_settle(struct sf_op *op);              /* gives back what was taken a
 void sf_op_set_kind(struct sf_op *op, enum sf_budget_kind kind);
 void sf_op_count_scratch(struct sf_op *op);
 void sf_op_free_buffers(struct sf_op *op);
+
+/* boxes.c: boxes of tensors. Places are the caller's memory, touched by whoever may wait for
+ * nobody, or has claimed the op; a parked read puts its bytes into its own first. */
+int sf_op_plan_box_chunks(struct sf_op *op, const struct sf_part *part);
+int sf_op_plan_box_item(struct sf_op *op, const struct sf_part *part,
+                        uint32_t item); /* to op->pieces */
+/* Where byte 0 of the pieces' output is. NULL: as sf_op_dst. */
+uint8_t *sf_op_box_dst(struct sf_op *op, const struct sf_part *part);
+void sf_op_stage_boxes(
+	struct sf_op *op); /* it may wait from now on: what is not whole begins anew */
+void sf_op_place_boxes(struct sf_op *op); /* the result, from its own memory to the places */
 
 /* made.c: what a view makes */
 int sf_op_ask_made(struct sf_op *op);

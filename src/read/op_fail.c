@@ -17,7 +17,7 @@ uint32_t sf_op_place(const struct sf_op *op, const struct sf_op_item *item, uint
 {
 	const struct sf_part *part = &op->parts.list.at[item->part];
 
-	if (part->kind == SF_PART_TENSOR) {
+	if (part->kind <= SF_PART_BOX) {
 		const struct sf_tensor *t = sf_op_tensor(op, item);
 		*ret_off = t->off[item->chunk];
 		return t->place[item->chunk];
@@ -43,9 +43,9 @@ const char *sf_op_words(const struct sf_op *op, const struct sf_op_item *item,
 	text[0] = '\0';
 	if (part->kind == SF_PART_LISTED || part->kind == SF_PART_SOURCE)
 		return text;
-	k = &ckpt->key[part->kind == SF_PART_TENSOR ? ckpt->tensor[part->index].key
-	                                            : ckpt->object[part->index].key];
-	if (part->kind == SF_PART_TENSOR)
+	k = &ckpt->key[part->kind <= SF_PART_BOX ? ckpt->tensor[part->index].key
+	                                         : ckpt->object[part->index].key];
+	if (part->kind <= SF_PART_BOX)
 		n = snprintf(text, SF_OP_WORDS, "tensor '%.*s', chunk %u",
 		             (int)SF_MIN(k->len, 200u), k->name, item->chunk);
 	else

@@ -171,6 +171,7 @@ int sf_op_begin(struct sf_op *op, struct sf_read *rd)
 	op->dst = NULL;
 	op->caller = op->may_wait ? NULL : rd->buf;
 	op->no_room = false;
+	op->staged_from = op->may_wait ? 0 : SIZE_MAX;
 	sf_op_set_kind(op, rd->inner ? SF_BUDGET_INNER : SF_BUDGET_BUFFER);
 	op->err.msg[0] = '\0';
 	op->bad_file = SF_NONE;

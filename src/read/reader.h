@@ -30,6 +30,21 @@ int sf_parts_zeros(struct sf_parts *p, uint64_t len);
  * len count bytes of the cast dtype. */
 int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len,
                     enum sf_dtype cast);
+/*
+ * sf_parts_box - elements [origin, origin + extent) of a tensor to places of the caller's.
+ *
+ * Element (i0, …) of the box goes to @at + sum(i * stride). A read that has boxes has nothing else,
+ * and no iov: what it asks for is their bytes in all, dense. The places are written until done is
+ * called, never after it, so a read that was late or cancelled leaves any bytes there.
+ * Cost: the requests are those of the chunks under it, whatever the strides.
+ */
+struct sf_read_box {
+	const uint64_t *origin, *extent; /* of each dimension; copied */
+	void *at;
+	const int64_t *stride; /* bytes, of places that do not overlap; may be negative; copied */
+};
+int sf_parts_box(struct sf_parts *p, uint32_t tensor, const struct sf_read_box *box,
+                 enum sf_dtype cast);
 /* [off, off+len) of a source that is the view's own; the read takes references. */
 int sf_parts_source(struct sf_parts *p, struct sf_source *src, uint64_t off, uint64_t len);
 /* [off, off+len) of a stored file (shards/), by ckpt->listing[] index. */

@@ -129,6 +129,8 @@ static int fault_try(struct sf_source *src, uint64_t off, const struct iovec *io
 	if (f->f->plan->delay_ms || f->f->plan->busy)
 		return -EAGAIN;
 	r = planned(f);
+	if (f->f->plan->busy_every && atomic_load(&f->f->plan->seen) % f->f->plan->busy_every == 0)
+		return -EAGAIN;
 	return r < 0 ? fail(f, off, iov, len, r, err)
 	             : f->inner->ops->try_read(f->inner, off, iov, niov, len, err);
 }

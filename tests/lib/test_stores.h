@@ -9,8 +9,9 @@ struct sf_fault { /* the n-th request (from 0) of kind try or submit fails with 
 	int64_t fail_at;
 	int code;
 	bool short_read;
-	bool busy;         /* try says -EAGAIN, submit is not delayed for it */
-	unsigned delay_ms; /* submit completes that much later; try says -EAGAIN */
+	bool busy;           /* try says -EAGAIN, submit is not delayed for it */
+	unsigned busy_every; /* not 0: every so many-th try says -EAGAIN */
+	unsigned delay_ms;   /* submit completes that much later; try says -EAGAIN */
 	_Atomic int64_t seen;
 };
 int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_source **ret,
