@@ -50,7 +50,7 @@ static void one_tensor(uint64_t rows, uint64_t len, uint64_t step)
 	fake_begin(&f, 1);
 	ck_assert_int_ge(sf_ckpt_builder_tensor(f.b, "w", 1, SF_INT8, shape, 2, &number, NULL), 0);
 	ck_assert_int_ge(sf_ckpt_builder_place(f.b, f.name[0], strlen(f.name[0]), SF_ITEM_RAW,
-	                                       SF_TRANSFORM_NONE, &place, NULL),
+	                                       SF_CODEC_NONE, &place, NULL),
 	                 0);
 	ck_assert_int_ge(sf_ckpt_builder_chunk(f.b, zero, left, NULL), 0);
 	ck_assert_int_ge(sf_ckpt_builder_chunk(f.b, cut, right, NULL), 0);
