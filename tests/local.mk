@@ -104,6 +104,7 @@ TESTS_FORMAT = \
 	%D%/format/test_negated \
 	%D%/format/test_roles \
 	%D%/format/test_seams \
+	%D%/format/test_seams_values \
 	%D%/format/test_subclass \
 	%D%/format/test_unread \
 	%D%/format/test_hf_parts

@@ -4,11 +4,8 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/path.h"
 #include "parse/pickle_skip.h"
-#include "parse/torch_archive.h"
-#include "parse/value_walk.h"
-#include "sf_test.h"
+#include "value_lines.h"
 
 /* A file of tests/data/torch-save. */
 struct file {
@@ -45,94 +42,16 @@ static int read_ranges(void *arg, const struct sf_torch_range *range, size_t n, 
 	return 0;
 }
 
-/* ---- leaves as text, as contrib/gen-fixtures/gen_torch_save.py writes them ---- */
-
-struct lines {
-	const struct file *f;
-	const struct sf_torch_archive *a;
-	struct sf_buf out;
-};
-
-static void put_tensor(struct lines *l, const struct sf_torch_tensor *t)
-{
-	const struct sf_dtype_info *info = sf_dtype_info((enum sf_dtype)t->dtype);
-	const struct sf_torch_record *s = sf_torch_record_find(
-		l->a->storage, l->a->nstorages, t->storage_key->str.at, t->storage_key->str.len);
-	uint64_t index[SF_DIMS_MAX] = { 0 }, n = 1;
-	uint8_t digest[SF_SHA256_BYTES];
-	struct sf_buf dense = { 0 };
-
-	ck_assert_msg(s != NULL, "storage %s", t->storage_key->str.at);
-	for (unsigned d = 0; d < t->ndim; d++)
-		n *= t->shape[d];
-	for (; n; n--) {
-		uint64_t at = t->storage_off;
-		for (unsigned d = 0; d < t->ndim; d++)
-			at += index[d] * (uint64_t)t->stride[d];
-		ck_assert_uint_le((at + 1) * info->bytes, s->len);
-		const uint8_t *p = l->f->at + s->off + at * info->bytes;
-		for (unsigned i = 0; i < info->bytes; i++)
-			sf_buf_byte(&dense, p[l->a->big_endian ? info->bytes - 1 - i : i]);
-		if (t->conj)
-			dense.at[dense.len - 1] ^= 0x80;
-		for (unsigned d = t->ndim; d-- > 0;) {
-			if (++index[d] < t->shape[d])
-				break;
-			index[d] = 0;
-		}
-	}
-	sf_sha256(dense.at, dense.len, digest);
-	sf_buf_printf(&l->out, " %s ", info->torch);
-	for (unsigned d = 0; d < t->ndim; d++)
-		sf_buf_printf(&l->out, "%s%llu", d ? "," : "", (unsigned long long)t->shape[d]);
-	sf_buf_byte(&l->out, ' ');
-	for (unsigned i = 0; i < sizeof(digest); i++)
-		sf_buf_printf(&l->out, "%02x", digest[i]);
-	sf_buf_release(&dense);
-}
-
-static int put_leaf(struct sf_value_walk *w, enum sf_walk_what what, struct sf_pv *v)
-{
-	static const char *const form[] = { [SF_PATH_TEXT] = "/%.*s",
-		                            [SF_PATH_LIST] = "[%.*s]",
-		                            [SF_PATH_INT] = "#%.*s",
-		                            [SF_PATH_TUPLE] = "(%.*s)" };
-	struct lines *l = w->arg;
-	size_t n = 0;
-	const struct sf_path_elem *path = sf_value_walk_path(w, &n);
-
-	ck_assert_ptr_nonnull(path);
-	ck_assert(what == SF_WALK_TENSOR || what == SF_WALK_VALUE);
-	sf_buf_str(&l->out, what == SF_WALK_TENSOR ? "T " : "V ");
-	for (size_t i = 0; i < n; i++) {
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wformat-nonliteral"
-		sf_buf_printf(&l->out, form[path[i].kind], (int)path[i].len, path[i].s);
-#pragma GCC diagnostic pop
-	}
-	if (what == SF_WALK_TENSOR)
-		put_tensor(l, &w->t);
-	sf_buf_byte(&l->out, '\n');
-	return 0;
-}
-
 static void check_leaves(const struct file *f, const struct sf_torch_archive *a,
                          const struct file *expect)
 {
-	struct lines l = { .f = f, .a = a };
-	struct sf_value_walk w = { .tell = put_leaf,
-		                   .arg = &l,
-		                   .leaves = true,
-		                   .depth_max = 100,
-		                   .nodes_max = 1000,
-		                   .name_max = 1000 };
+	struct sf_buf out = { 0 };
 
-	ck_assert_int_eq(sf_value_walk(&w, a->root), 0);
-	ck_assert_msg(l.out.len == expect->len && memcmp(l.out.at, expect->at, expect->len) == 0,
-	              "found:\n%s\nexpected:\n%.*s", sf_buf_cstr(&l.out), (int)expect->len,
+	value_lines(&out, f->at, a);
+	ck_assert_msg(out.len == expect->len && memcmp(out.at, expect->at, expect->len) == 0,
+	              "found:\n%s\nexpected:\n%.*s", sf_buf_cstr(&out), (int)expect->len,
 	              (const char *)expect->at);
-	sf_value_walk_release(&w);
-	sf_buf_release(&l.out);
+	sf_buf_release(&out);
 }
 
 static const struct {

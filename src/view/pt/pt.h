@@ -12,14 +12,17 @@
 
 #define SF_PT_OBJECTS_MAX (1u << 30) /* bytes of emitted objects one file keeps */
 
+enum sf_pt_container { SF_PT_DICT, SF_PT_LIST, SF_PT_TUPLE };
+
 /* A value of the file, in the order of the pickle. */
 struct sf_pt_leaf {
-	uint64_t lists; /* bit d: the container that holds path element d is a list */
-	uint32_t pos;   /* which of the selection's entries */
-	uint32_t ref;   /* a tensor: its storage number; an object: its span */
-	uint8_t depth;  /* path elements; 0: the file is this value itself */
-	uint8_t flat;   /* the path is the full name: its own one clashes with another key's, or is
-	                   too deep */
+	/* bit d: the container that holds path element d is a list, a tuple; else a dict */
+	uint64_t lists, tuples;
+	uint32_t pos;  /* which of the selection's entries */
+	uint32_t ref;  /* a tensor: its storage number; an object: its span */
+	uint8_t depth; /* path elements; 0: the file is this value itself */
+	uint8_t flat;  /* the path is the full name: its own one clashes with another key's, or is
+	                  too deep */
 	uint8_t object;
 };
 
@@ -27,7 +30,7 @@ struct sf_pt_leaf {
 struct sf_pt_elem {
 	const char *s;
 	size_t len;
-	bool is_int;
+	uint8_t kind; /* enum sf_path_kind */
 };
 
 /* A storage that is not a tensor of the checkpoint: a record inside an object's item. */
@@ -41,7 +44,7 @@ struct sf_pt {
 	struct sf_vfile f; /* first: the vfile is the sf_pt */
 	const struct sf_catalog *c;
 	struct sf_selection sel;
-	bool root_list;
+	uint8_t root; /* enum sf_pt_container */
 
 	struct sf_pt_leaf *leaf;
 	uint32_t nleaf;
@@ -64,7 +67,12 @@ struct sf_pt {
 
 /* How element @d of @l's path reads in this file. d < l->depth. */
 struct sf_pt_elem sf_pt_elem(const struct sf_pt *pt, const struct sf_pt_leaf *l, unsigned d);
-/* The position of a list element's text; false when it is no canonical number below 2^31. */
+/* The container that holds path element @d. */
+static inline enum sf_pt_container sf_pt_container(const struct sf_pt_leaf *l, unsigned d)
+{
+	return l->lists >> d & 1 ? SF_PT_LIST : l->tuples >> d & 1 ? SF_PT_TUPLE : SF_PT_DICT;
+}
+/* The position in a list or tuple; false when it is none, or no canonical number below 2^31. */
 bool sf_pt_index(const struct sf_pt_elem *e, uint64_t *ret);
 static inline const struct sf_entry *sf_pt_entry(const struct sf_pt *pt, const struct sf_pt_leaf *l)
 {
@@ -78,7 +86,7 @@ void sf_pt_left_out(const struct sf_pt *pt, const struct sf_pt_leaf *l, const ch
 
 /*
  * pt_tree.c - leaves in the order of the pickle: nested by their paths, containers at the place of
- * their first descendant, lists by position. Fills leaf, nleaf, root_list. Two keys for one place:
+ * their first descendant, lists and tuples by position. Fills leaf, nleaf, root. Two keys for one place:
  * the first has it, the other one stands under its full name at the root, or is left out if that is
  * taken too. -ENOMEM. O(path elements).
  */

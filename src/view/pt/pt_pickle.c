@@ -33,13 +33,36 @@ uint64_t sf_pt_bytes(const struct sf_pt *pt, const struct sf_entry *e)
 	return sf_mul(elements(t), sf_dtype_info(dtype)->bytes, &bytes) ? bytes : UINT64_MAX;
 }
 
-/* A dict's key. Ints below lists only come here when their container is a dict after all. */
+/* An int of Python's as it prints itself, of 64 bits. */
+static bool is_int(const struct sf_pt_elem *e, int64_t *ret)
+{
+	const bool minus = e->len && e->s[0] == '-';
+	const char *at = e->s + minus, *end = e->s + e->len;
+	uint64_t v = 0;
+
+	if (at == end || end - at > 19 || (at[0] == '0' && (minus || end - at > 1)))
+		return false;
+	for (; at < end; at++) {
+		if (*at < '0' || *at > '9')
+			return false;
+		v = v * 10 + (uint64_t)(*at - '0');
+	}
+	if (v > (uint64_t)INT64_MAX + minus)
+		return false;
+	*ret = minus ? (int64_t)(0 - v) : (int64_t)v;
+	return true;
+}
+
+/* A dict's key. Positions only come here when their container is a dict after all. */
 static void put_key(struct sf_pickle_writer *w, const struct sf_pt_elem *e)
 {
 	uint64_t v;
+	int64_t i;
 
 	if (sf_pt_index(e, &v))
 		sf_pw_uint(w, v);
+	else if (e->kind == SF_PATH_INT && is_int(e, &i))
+		sf_pw_int(w, i);
 	else
 		sf_pw_name(w, e->s, e->len);
 }
@@ -81,14 +104,18 @@ void sf_pt_memo(struct sf_pt *pt)
 	}
 }
 
-static bool list_at(const struct sf_pt_leaf *l, unsigned d)
-{
-	return l->lists >> d & 1;
-}
-
 static bool same_elem(const struct sf_pt_elem *a, const struct sf_pt_elem *b)
 {
-	return a->is_int == b->is_int && a->len == b->len && memcmp(a->s, b->s, a->len) == 0;
+	return (a->kind == SF_PATH_TEXT) == (b->kind == SF_PATH_TEXT) && a->len == b->len &&
+	       memcmp(a->s, b->s, a->len) == 0;
+}
+
+/* An empty one, which a mark fills; a tuple is there when it is closed. */
+static void open_container(enum sf_pt_container c, struct sf_buf *out)
+{
+	if (c != SF_PT_TUPLE)
+		sf_buf_byte(out, c == SF_PT_LIST ? ']' : '}');
+	sf_buf_byte(out, '(');
 }
 
 void sf_pt_put_head(const struct sf_pt *pt, struct sf_buf *out)
@@ -96,15 +123,16 @@ void sf_pt_put_head(const struct sf_pt *pt, struct sf_buf *out)
 	sf_buf_add(out, "\x80\x02", 2);
 	if (pt->sel.bare)
 		return;
-	sf_buf_byte(out, pt->root_list ? ']' : '}');
 	if (pt->nleaf > 0)
-		sf_buf_byte(out, '(');
+		open_container(pt->root, out);
+	else
+		sf_buf_byte(out, (uint8_t) "}])"[pt->root]);
 }
 
 static void close_to(const struct sf_pt_leaf *l, unsigned depth, struct sf_buf *out)
 {
 	for (unsigned d = l->depth; d-- > depth;)
-		sf_buf_byte(out, list_at(l, d) ? 'e' : 'u');
+		sf_buf_byte(out, (uint8_t) "uet"[sf_pt_container(l, d)]);
 }
 
 void sf_pt_put_leaf(const struct sf_pt *pt, uint32_t i, struct sf_buf *out)
@@ -124,22 +152,21 @@ void sf_pt_put_leaf(const struct sf_pt *pt, uint32_t i, struct sf_buf *out)
 				break;
 		}
 		close_to(prev, common + 1, out);
-		if (list_at(l, common))
+		if (sf_pt_container(l, common) != SF_PT_DICT)
 			have = sf_pt_index(&a, &at) ? at + 1 : 0;
 	}
 	for (unsigned d = common; d < l->depth; d++) {
 		struct sf_pt_elem e = sf_pt_elem(pt, l, d);
 		if (d > common) {
-			sf_buf_byte(out, list_at(l, d) ? ']' : '}');
-			sf_buf_byte(out, '(');
+			open_container(sf_pt_container(l, d), out);
 			have = 0;
 		}
-		if (!list_at(l, d)) {
+		if (sf_pt_container(l, d) == SF_PT_DICT) {
 			put_key(&w, &e);
 			continue;
 		}
 		at = 0;
-		sf_pt_index(&e, &at); /* the tree made it a list: it is one */
+		sf_pt_index(&e, &at); /* the tree made it a list or a tuple: it is one */
 		for (; have < at; have++)
 			sf_buf_byte(out, 'N');
 	}

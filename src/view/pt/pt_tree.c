@@ -18,7 +18,7 @@ struct node {
 	uint32_t leaf;                      /* leaf[] of a value, SF_NONE: a container */
 	uint32_t nchildren;
 	struct sf_pt_elem elem;
-	bool list;
+	uint8_t container; /* enum sf_pt_container */
 };
 struct tree {
 	struct sf_pt *pt;
@@ -39,7 +39,7 @@ static unsigned strip_of(const struct sf_pt *pt, const struct sf_entry *e)
 static struct sf_pt_elem flat_name(const struct sf_pt *pt, const struct sf_pt_leaf *l)
 {
 	const struct sf_entry *e = sf_pt_entry(pt, l);
-	struct sf_pt_elem name = { e->name, e->len, false };
+	struct sf_pt_elem name = { e->name, e->len, SF_PATH_TEXT };
 
 	if (pt->sel.names) {
 		name.s = pt->sel.names[l->pos];
@@ -53,7 +53,7 @@ static struct sf_pt_elem flat_name(const struct sf_pt *pt, const struct sf_pt_le
 		const struct sf_path_elem *p = &e->path[d];
 		if (name.len <= p->len || memcmp(name.s, p->s, p->len) != 0 ||
 		    name.s[p->len] != '.')
-			return (struct sf_pt_elem){ e->name, e->len, false };
+			return (struct sf_pt_elem){ e->name, e->len, SF_PATH_TEXT };
 		name.s += p->len + 1;
 		name.len -= p->len + 1;
 	}
@@ -66,14 +66,15 @@ struct sf_pt_elem sf_pt_elem(const struct sf_pt *pt, const struct sf_pt_leaf *l,
 		return flat_name(pt, l);
 	const struct sf_entry *e = sf_pt_entry(pt, l);
 	const struct sf_path_elem *p = &e->path[strip_of(pt, e) + d];
-	return (struct sf_pt_elem){ p->s, p->len, p->kind != SF_PATH_TEXT };
+	return (struct sf_pt_elem){ p->s, p->len, (uint8_t)p->kind };
 }
 
 bool sf_pt_index(const struct sf_pt_elem *e, uint64_t *ret)
 {
 	uint64_t v = 0;
 
-	if (!e->is_int || e->len == 0 || e->len > 10 || (e->s[0] == '0' && e->len > 1))
+	if ((e->kind != SF_PATH_LIST && e->kind != SF_PATH_TUPLE) || e->len == 0 || e->len > 10 ||
+	    (e->s[0] == '0' && e->len > 1))
 		return false;
 	for (size_t i = 0; i < e->len; i++) {
 		if (e->s[i] < '0' || e->s[i] > '9')
@@ -86,14 +87,15 @@ bool sf_pt_index(const struct sf_pt_elem *e, uint64_t *ret)
 	return true;
 }
 
-/* The map's key of a child: kept in a buffer that is made anew for each question. */
+/* The map's key of a child: kept in a buffer that is made anew for each question. A text is another
+ * key than the number of the same digits; of numbers there is one, whatever holds them. */
 static int child_key(struct tree *t, uint32_t parent, const struct sf_pt_elem *e)
 {
 	uint8_t head[5];
 
 	sf_buf_reset(&t->key);
 	sf_put_le32(head, parent);
-	head[4] = e->is_int;
+	head[4] = e->kind != SF_PATH_TEXT;
 	sf_buf_add(&t->key, head, sizeof(head));
 	sf_buf_add(&t->key, e->s, e->len);
 	return sf_buf_check(&t->key);
@@ -104,7 +106,7 @@ static int same_child(void *arg, uint32_t value, const char *key, size_t len)
 	const struct tree *t = arg;
 	const struct node *n = &t->node[value];
 
-	return n->parent == sf_le32(key) && n->elem.is_int == (key[4] != 0) &&
+	return n->parent == sf_le32(key) && (n->elem.kind != SF_PATH_TEXT) == (key[4] != 0) &&
 	       n->elem.len == len - 5 && memcmp(n->elem.s, key + 5, len - 5) == 0;
 }
 
@@ -188,22 +190,23 @@ static int insert(struct tree *t, uint32_t leaf)
 	return 1;
 }
 
-/* A container is a list when all its keys are positions and not too far apart, as dcp's set_element
- * would make it. */
-static bool is_list(struct tree *t, const struct node *n)
+/* A container is a list, or a tuple, when all its keys are positions of one and not too far apart,
+ * as dcp's set_element would make a list. */
+static enum sf_pt_container container_of(struct tree *t, const struct node *n)
 {
+	const uint8_t kind = t->node[n->first].elem.kind;
 	uint64_t max = 0, index;
 
 	for (uint32_t c = n->first; c != SF_NONE; c = t->node[c].next) {
-		if (!sf_pt_index(&t->node[c].elem, &index))
-			return false;
+		if (t->node[c].elem.kind != kind || !sf_pt_index(&t->node[c].elem, &index))
+			return SF_PT_DICT;
 		max = SF_MAX(max, index);
 	}
 	uint64_t holes = max + 1 > n->nchildren ? max + 1 - n->nchildren : 0;
 	if (holes > FILL_A_LIST || t->filled + holes > FILL_A_FILE)
-		return false;
+		return SF_PT_DICT;
 	t->filled += holes;
-	return true;
+	return kind == SF_PATH_TUPLE ? SF_PT_TUPLE : SF_PT_LIST;
 }
 
 struct position {
@@ -235,24 +238,33 @@ static int sort_children(struct tree *t, struct node *n)
 	return 0;
 }
 
+/* Bit @depth of @bits, and none above it. */
+static uint64_t with_bit(uint64_t bits, unsigned depth, bool set)
+{
+	return (bits & ((UINT64_C(1) << depth) - 1)) | (uint64_t)set << depth;
+}
+
 /* Depth first: the leaves in the order in which the pickle has them. */
 static void walk(struct tree *t, struct sf_pt_leaf *out)
 {
-	uint64_t lists = t->node[0].list;
+	uint64_t lists = t->node[0].container == SF_PT_LIST;
+	uint64_t tuples = t->node[0].container == SF_PT_TUPLE;
 	unsigned depth = 1; /* containers open */
 	uint32_t at = t->node[0].first, n = 0;
 
 	while (at != SF_NONE) {
 		const struct node *nd = &t->node[at];
 		if (nd->leaf == SF_NONE) {
-			lists &= (UINT64_C(1) << depth) - 1;
-			lists |= (uint64_t)nd->list << depth;
+			lists = with_bit(lists, depth, nd->container == SF_PT_LIST);
+			tuples = with_bit(tuples, depth, nd->container == SF_PT_TUPLE);
 			depth++;
 			at = nd->first; /* a container has a child */
 			continue;
 		}
+		const uint64_t open = depth < 64 ? (UINT64_C(1) << depth) - 1 : UINT64_MAX;
 		out[n] = t->pt->leaf[nd->leaf];
-		out[n++].lists = lists & (depth < 64 ? (UINT64_C(1) << depth) - 1 : UINT64_MAX);
+		out[n].lists = lists & open;
+		out[n++].tuples = tuples & open;
 		while (at != SF_NONE && t->node[at].next == SF_NONE) {
 			at = t->node[at].parent;
 			if (at == 0)
@@ -293,14 +305,14 @@ static int nest(struct tree *t, struct sf_error *err)
 		if (n->first == SF_NONE ||
 		    (i == 0 && pt->sel.strip == 0)) /* the state dict itself is a dict */
 			continue;
-		n->list = is_list(t, n);
-		if (n->list && sort_children(t, n) < 0)
+		n->container = container_of(t, n);
+		if (n->container != SF_PT_DICT && sort_children(t, n) < 0)
 			return sf_fail(err, -ENOMEM, "nesting a list of %" PRIu32, n->nchildren);
 	}
 	struct sf_pt_leaf *out = sf_alloc_array(nleaf, sizeof(*out));
 	if (!out)
 		return sf_fail(err, -ENOMEM, "nesting %" PRIu32 " keys", nleaf);
-	pt->root_list = t->node[0].list;
+	pt->root = t->node[0].container;
 	walk(t, out);
 	free(pt->leaf);
 	pt->leaf = out;
