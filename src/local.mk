@@ -25,6 +25,7 @@ SF_SOURCES_BASE = \
 	%D%/base/vec.c
 
 SF_SOURCES_STORE = \
+	%D%/store/filter.c \
 	%D%/store/guard.c \
 	%D%/store/io.c \
 	%D%/store/source.c \

@@ -60,6 +60,7 @@ TESTS_UNIT = \
 	%D%/unit/test_batch \
 	%D%/unit/test_quote \
 	%D%/unit/test_far_reads \
+	%D%/unit/test_filter \
 	%D%/unit/test_reader \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
@@ -141,7 +142,7 @@ endif
 
 # What tests alone need of C: linked where it is used.
 noinst_LTLIBRARIES += libsftest.la
-libsftest_la_SOURCES = %D%/lib/source_fault.c %D%/lib/store_far.c %D%/lib/store_mem.c
+libsftest_la_SOURCES = %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
 LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.

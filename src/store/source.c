@@ -153,6 +153,7 @@ int sf_source_submit(struct sf_source *src, struct sf_io_req *req)
 	if (req->r < 0)
 		return 1;
 	req->src = src;
+	req->hook = NULL;
 	atomic_store_explicit(&req->met, false, memory_order_relaxed);
 	count(src, "submit", req->off, req->len, req->kind);
 	src->ops->submit(src, req);
@@ -169,10 +170,16 @@ static void end_task(struct sf_task *task)
 
 void sf_io_req_end(struct sf_io_req *req, int r)
 {
-	const struct sf_source *src = req->src;
-	bool here = req->wakes || src->ops->on_pool;
-	struct sf_thread_pool *pool = src->io->pool;
+	bool here = req->wakes || req->src->ops->on_pool;
+	struct sf_thread_pool *pool = req->src->io->pool;
 
+	for (struct sf_io_hook *h; (h = req->hook);) {
+		req->hook = h->outer;
+		req->src = h->src;
+		r = h->ended(h, req, r);
+		if (r == SF_IO_AGAIN)
+			return;
+	}
 	req->r = r;
 	if (!atomic_exchange_explicit(&req->met, true, memory_order_acq_rel))
 		return; /* who submits it goes on */

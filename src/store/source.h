@@ -33,8 +33,18 @@ struct sf_io_req {
 	struct sf_io_req *next;
 	struct sf_task task;
 	void *priv[2];
+	struct sf_io_hook *hook; /* of filters, the innermost first */
 	_Atomic bool met; /* submit has returned, or the request has ended: whichever came first */
 };
+
+/* A filter that wants to see how a request ends that it forwarded (filter.h). */
+struct sf_io_hook {
+	/* Returns what becomes of @r, or SF_IO_AGAIN: it submitted the request once more. */
+	int (*ended)(struct sf_io_hook *hook, struct sf_io_req *req, int r);
+	struct sf_source *src;    /* the filter */
+	struct sf_io_hook *outer; /* of the filter around it */
+};
+#define SF_IO_AGAIN 1
 
 struct sf_source_ops {
 	/* 0: all bytes copied; -EAGAIN: it would have to wait; else an error with its message.

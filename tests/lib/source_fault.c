@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "store/filter.h"
 #include "tests/lib/test_stores.h"
 
 /*
@@ -26,14 +27,7 @@ struct faulter {
 };
 
 struct fault_source {
-	struct sf_source s;
-	struct sf_source *inner;
-	struct faulter *f;
-};
-
-struct fault_store {
-	struct sf_store s;
-	struct sf_store *inner;
+	struct sf_filter flt;
 	struct faulter *f;
 };
 
@@ -108,15 +102,15 @@ static int fail(struct fault_source *f, uint64_t off, const struct iovec *iov, u
                 int code, struct sf_error *err)
 {
 	if (code == -ECANCELED)
-		return sf_fail(err, code, "'%s': canceled", f->s.name);
+		return sf_fail(err, code, "'%s': canceled", f->flt.s.name);
 	if (f->f->plan->short_read) {
 		struct iovec half = { iov->iov_base, SF_MIN(iov->iov_len, len / 2) };
-		f->inner->ops->try_read(f->inner, off, &half, 1, half.iov_len, NULL);
-		return sf_fail(err, code, "'%s': injected: %llu of %llu bytes at %llu", f->s.name,
-		               (unsigned long long)half.iov_len, (unsigned long long)len,
-		               (unsigned long long)off);
+		f->flt.inner->ops->try_read(f->flt.inner, off, &half, 1, half.iov_len, NULL);
+		return sf_fail(err, code, "'%s': injected: %llu of %llu bytes at %llu",
+		               f->flt.s.name, (unsigned long long)half.iov_len,
+		               (unsigned long long)len, (unsigned long long)off);
 	}
-	return sf_fail(err, code, "'%s': injected: %llu bytes at %llu", f->s.name,
+	return sf_fail(err, code, "'%s': injected: %llu bytes at %llu", f->flt.s.name,
 	               (unsigned long long)len, (unsigned long long)off);
 }
 
@@ -132,7 +126,7 @@ static int fault_try(struct sf_source *src, uint64_t off, const struct iovec *io
 	if (f->f->plan->busy_every && atomic_load(&f->f->plan->seen) % f->f->plan->busy_every == 0)
 		return -EAGAIN;
 	return r < 0 ? fail(f, off, iov, len, r, err)
-	             : f->inner->ops->try_read(f->inner, off, iov, niov, len, err);
+	             : f->flt.inner->ops->try_read(f->flt.inner, off, iov, niov, len, err);
 }
 
 /* Outside the lock; the caller of the request may free everything in it. */
@@ -144,8 +138,7 @@ static void go_on(struct sf_io_req *req, int code)
 		sf_io_req_end(req, fail(f, req->off, req->iov, req->len, code, &req->err));
 		return;
 	}
-	req->src = f->inner;
-	f->inner->ops->submit(f->inner, req);
+	sf_filter_submit(&f->flt.s, req);
 }
 
 static void *hold_back(void *arg)
@@ -235,53 +228,45 @@ static void fault_cancel(struct sf_source *src, struct sf_io_req *req)
 		req = NULL;
 	}
 	pthread_mutex_unlock(&f->locked.m);
-	if (req && s->inner->ops->cancel)
-		s->inner->ops->cancel(s->inner, req);
+	if (req && s->flt.inner->ops->cancel)
+		s->flt.inner->ops->cancel(s->flt.inner, req);
 }
 
-static int fault_check(struct sf_source *src, struct sf_error *err)
+static int fault_lend(struct sf_source *src, uint64_t off, uint64_t len, struct sf_lease *ret)
 {
-	struct fault_source *f = (struct fault_source *)src;
-
-	return f->inner->ops->check(f->inner, err);
+	return -ENOTSUP; /* it would go round the faults */
 }
 
-static void fault_source_free(struct sf_source *src)
+static void fault_free(struct sf_source *src)
 {
-	struct fault_source *f = (struct fault_source *)src;
-
-	sf_source_unref(f->inner);
-	faulter_unref(f->f);
-	free(f);
+	faulter_unref(((struct fault_source *)src)->f);
+	sf_filter_free(src);
 }
 
 static const struct sf_source_ops source_ops = {
 	.try_read = fault_try,
+	.lend = fault_lend,
 	.submit = fault_submit,
 	.cancel = fault_cancel,
-	.check = fault_check,
-	.free = fault_source_free,
+	.free = fault_free,
 };
 
-/* Takes over neither: references both. */
-static int wrap(struct sf_source *inner, struct faulter *f, struct sf_source **ret,
-                struct sf_error *err)
+static int wrap(void *arg, struct sf_source *inner, struct sf_source **ret, struct sf_error *err)
 {
 	struct fault_source *s = calloc(1, sizeof(*s));
 
 	if (!s)
 		return sf_fail(err, -ENOMEM, "'%s': no memory", inner->name);
-	atomic_fetch_add(&f->refs, 1);
-	s->f = f;
-	s->inner = sf_source_ref(inner);
-	s->s.ops = &source_ops;
-	s->s.refs = 1;
-	s->s.io = inner->io;
-	s->s.name = inner->name;
-	s->s.size = inner->size;
-	s->s.version = inner->version;
-	*ret = &s->s;
+	s->f = arg;
+	atomic_fetch_add(&s->f->refs, 1);
+	sf_filter_init(&s->flt, &source_ops, inner);
+	*ret = &s->flt.s;
 	return 0;
+}
+
+static void let_go(void *arg)
+{
+	faulter_unref(arg);
 }
 
 int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_source **ret,
@@ -292,66 +277,19 @@ int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_sour
 
 	if (!f)
 		return sf_fail(err, -ENOMEM, "'%s': no memory", src->name);
-	r = wrap(src, f, ret, err);
+	r = wrap(f, src, ret, err);
 	faulter_unref(f);
 	return r;
 }
 
-static int fault_open(struct sf_store *s, const char *name, const struct sf_objinfo *want,
-                      struct sf_source **ret, struct sf_error *err)
-{
-	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
-	struct fault_store *f = (struct fault_store *)s;
-	int r = f->inner->ops->open(f->inner, name, want, &src, err);
-
-	return r < 0 ? r : wrap(src, f->f, ret, err);
-}
-
-static int fault_list(struct sf_store *s, const char *dir, unsigned depth,
-                      int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
-                      struct sf_error *err)
-{
-	struct fault_store *f = (struct fault_store *)s;
-
-	return f->inner->ops->list(f->inner, dir, depth, each, arg, err);
-}
-
-static void fault_store_free(struct sf_store *s)
-{
-	struct fault_store *f = (struct fault_store *)s;
-
-	sf_store_free(f->inner);
-	faulter_unref(f->f);
-	free(s->source);
-	free(f);
-}
-
-/* No fd: passthrough would go round the faults. */
-static const struct sf_store_ops store_ops = { .open = fault_open,
-	                                       .list = fault_list,
-	                                       .free = fault_store_free };
-
 int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **ret,
                    struct sf_error *err)
 {
-	struct fault_store *f = calloc(1, sizeof(*f));
+	struct faulter *f = faulter_new(plan);
 
-	if (f) {
-		f->s.source = strdup(s->source);
-		f->f = faulter_new(plan);
+	if (!f) {
+		sf_store_free(s);
+		return sf_fail(err, -ENOMEM, "no memory for faults");
 	}
-	if (!f || !f->s.source || !f->f) {
-		if (f) {
-			free(f->s.source);
-			if (f->f)
-				faulter_unref(f->f);
-		}
-		free(f);
-		return sf_fail(err, -ENOMEM, "'%s': no memory", s->source);
-	}
-	f->s.ops = &store_ops;
-	f->s.io = s->io;
-	f->inner = s;
-	*ret = &f->s;
-	return 0;
+	return sf_store_filter(s, wrap, let_go, f, ret, err);
 }

@@ -19,6 +19,14 @@ int sf_source_fault(struct sf_source *src, struct sf_fault *plan, struct sf_sour
 /* A store whose sources all go through @plan; takes over @s. For tests. */
 int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **ret,
                    struct sf_error *err);
+/* What goes through a source, or through all of a store's: a filter as small as they come. */
+struct sf_stats {
+	_Atomic uint64_t requests, bytes, failed; /* that were answered: tried or submitted */
+};
+int sf_source_stats(struct sf_source *src, struct sf_stats *stats, struct sf_source **ret,
+                    struct sf_error *err);
+int sf_store_stats(struct sf_store *s, struct sf_stats *stats, struct sf_store **ret,
+                   struct sf_error *err);
 /* A store of byte strings in memory, for tests: names and bytes borrowed. */
 struct sf_mem_object {
 	const char *name;
