@@ -2,6 +2,7 @@
 
 SF_SOURCES_BASE = \
 	%D%/base/arena.c \
+	%D%/base/atomic_file.c \
 	%D%/base/budget.c \
 	%D%/base/buf.c \
 	%D%/base/columns.c \
@@ -225,7 +226,6 @@ SF_SOURCES_TOOL = \
 	%D%/tool/disk_room.c \
 	%D%/tool/interrupt.c \
 	%D%/tool/map_file.c \
-	%D%/tool/new_file.c \
 	%D%/tool/options.c \
 	%D%/tool/progress.c \
 	%D%/tool/write_check.c \

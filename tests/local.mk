@@ -40,7 +40,6 @@ TESTS_UNIT = \
 	%D%/unit/test_map_file \
 	%D%/unit/test_mountinfo \
 	%D%/unit/test_near \
-	%D%/unit/test_new_file \
 	%D%/unit/test_npy \
 	%D%/unit/test_object \
 	%D%/unit/test_open_files \
@@ -131,7 +130,7 @@ TESTS_FAULT = \
 # the kernel answers in part, or not at once
 %C%_unit_test_source_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2,--wrap=mincore,--wrap=fstatfs
 # a file system without O_TMPFILE
-%C%_unit_test_new_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64
+%C%_unit_test_atomic_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64,--wrap=fsync
 %C%_unit_test_write_interrupt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64
 %C%_unit_test_write_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwritev
 
@@ -152,6 +151,7 @@ TESTS_FUSE = \
 	%D%/fuse/test_mount_waits \
 	%D%/unit/test_fs_errno \
 	%D%/unit/test_ask \
+	%D%/unit/test_atomic_file \
 	%D%/unit/test_mount_options \
 	%D%/unit/test_mountpoint \
 	%D%/unit/test_open_table \

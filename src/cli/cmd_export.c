@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/atomic_file.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -14,7 +15,6 @@
 #include "cli/out_list.h"
 #include "cli/text.h"
 #include "tool/interrupt.h"
-#include "tool/new_file.h"
 #include "view/view_size.h"
 
 enum strategy { ONE_FILE, ONE_FILE_PER_TENSOR, CHUNKS };

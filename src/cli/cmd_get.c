@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include "base/atomic_file.h"
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
@@ -14,7 +15,6 @@
 #include "cli/text.h"
 #include "tool/copy_out.h"
 #include "tool/interrupt.h"
-#include "tool/new_file.h"
 
 enum { PART_MAX = 64 }; /* bytes of a slice in a file's name */
 

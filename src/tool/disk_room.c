@@ -5,9 +5,9 @@
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
+#include "base/atomic_file.h"
 #include "base/mem.h"
 #include "tool/disk_room.h"
-#include "tool/new_file.h"
 
 static int find(struct sf_disk_room *room, const char *path, size_t *ret, struct sf_error *err)
 {

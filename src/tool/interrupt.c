@@ -3,9 +3,9 @@
 #include <signal.h>
 #include <stddef.h>
 #include <unistd.h>
+#include "base/atomic_file.h"
 #include "base/mem.h"
 #include "tool/interrupt.h"
-#include "tool/new_file.h"
 #include "tool/progress.h"
 
 static sigset_t ends;
@@ -19,7 +19,7 @@ static void *wait_for_end(void *arg)
 
 	if (sigwait(&ends, &sig) != 0)
 		return NULL;
-	sf_new_file_drop_names();
+	sf_atomic_file_drop_names();
 	sf_terminal_leave();
 	signal(sig, SIG_DFL);
 	sigemptyset(&one);

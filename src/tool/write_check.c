@@ -3,9 +3,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include "base/atomic_file.h"
 #include "base/mem.h"
 #include "tool/disk_room.h"
-#include "tool/new_file.h"
 #include "tool/write_check.h"
 
 static int refuse_existing(const struct sf_out_file *files, size_t n, struct sf_error *err)

@@ -7,8 +7,8 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
+#include "base/atomic_file.h"
 #include "base/mem.h"
-#include "tool/new_file.h"
 #include "tool/write_check.h"
 #include "tool/write_file.h"
 #include "tool/write_parts.h"
@@ -26,7 +26,7 @@ enum {
 struct batch {
 	struct sf_session *s;
 	struct sf_out_file *files;
-	struct sf_new_file *new; /* one for each */
+	struct sf_atomic_file *new; /* one for each */
 	size_t n;
 	bool last; /* of all files */
 	const struct sf_write_options *o;
@@ -66,10 +66,10 @@ static int open_one(struct batch *b, struct sf_out_file *f, struct sf_error *err
 static int write_one(struct batch *b, size_t i, unsigned threads, struct sf_error *err)
 {
 	struct sf_out_file *f = &b->files[i];
-	struct sf_new_file *new = &b->new[i];
+	struct sf_atomic_file *new = &b->new[i];
 
 	sf_progress_file(b->o->progress, f->path);
-	int r = sf_new_file_open(new, f->path, err);
+	int r = sf_atomic_file_open(new, f->path, err);
 	if (r >= 0)
 		r = sf_write_parts(b->s, f->file, f->crc, new->fd, f->path, threads, b->o->progress,
 		                   err);
@@ -108,8 +108,9 @@ static void *sync_files(void *arg)
 		struct sf_error err = SF_ERROR_INIT;
 		if (i >= b->n)
 			break;
-		if (fsync(b->new[i].fd) < 0 && errno != EINVAL && errno != EROFS)
-			fail(b, sf_fail_errno(&err, "'%s'", b->files[i].path), &err);
+		int r = sf_atomic_file_sync(&b->new[i], b->files[i].path, &err);
+		if (r < 0)
+			fail(b, r, &err);
 	}
 	return NULL;
 }
@@ -175,7 +176,7 @@ static int publish(struct batch *b, void (*done)(void *arg, const struct sf_out_
 	size_t n = 0;
 
 	for (; n < b->n && r >= 0; n++)
-		r = sf_new_file_publish(&b->new[n], b->files[n].path, o->force, b->err);
+		r = sf_atomic_file_publish(&b->new[n], b->files[n].path, o->force, b->err);
 	if (r >= 0)
 		r = remove_files(o->after, b->last ? o->nafter : 0, b->err);
 	if (r >= 0)
@@ -192,7 +193,7 @@ static int publish(struct batch *b, void (*done)(void *arg, const struct sf_out_
 static void release(struct batch *b)
 {
 	for (size_t i = 0; i < b->n; i++) {
-		sf_new_file_drop(&b->new[i]);
+		sf_atomic_file_drop(&b->new[i]);
 		sf_vfile_unref(b->files[i].file);
 		b->files[i].file = NULL;
 	}
@@ -202,7 +203,7 @@ static int write_group(struct batch *b, void (*done)(void *arg, const struct sf_
                        void *arg)
 {
 	for (size_t i = 0; i < b->n; i++)
-		b->new[i] = (struct sf_new_file)SF_NEW_FILE_INIT;
+		b->new[i] = (struct sf_atomic_file)SF_ATOMIC_FILE_INIT;
 	int r = by_threads(b, write_small);
 	if (r >= 0)
 		r = write_large(b);
@@ -234,7 +235,7 @@ static int write_groups(struct sf_session *s, struct sf_out_file *files, size_t 
 {
 	long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	size_t group = o->set ? n : SF_MIN(n, (size_t)GROUP);
-	SF_FREE struct sf_new_file *new = sf_alloc_array(group, sizeof(*new));
+	SF_FREE struct sf_atomic_file *new = sf_alloc_array(group, sizeof(*new));
 	unsigned threads = o->threads ? o->threads : cores > 0 ? (unsigned)cores : 1;
 	int r = 0;
 
@@ -267,11 +268,11 @@ int sf_write_files(struct sf_session *s, struct sf_out_file *files, size_t n,
 	if (r >= 0) {
 		uint64_t total = 0;
 		if (o->root)
-			sf_new_file_sweep(o->root);
+			sf_atomic_file_sweep(o->root);
 		for (size_t i = 0; i < n; i++) {
 			total += files[i].least;
 			if (i == 0 || !same_dir(files[i - 1].path, files[i].path))
-				sf_new_file_sweep(files[i].path);
+				sf_atomic_file_sweep(files[i].path);
 		}
 		atomic_store(&o->progress->total, total);
 		sf_progress_start(o->progress);

@@ -38,7 +38,7 @@ struct sf_write_options {
  * sf_write_files - write all; @done is called for each in the order of @files, on the calling
  * thread.
  *
- * A file gets its name when it is whole and on disk (new_file.h; fsync of it before, of its
+ * A file gets its name when it is whole and on disk (atomic_file.h; fsync of it before, of its
  * directory after). Names appear in the order of @files, those of up to 256 at a time, or of the
  * whole set, once all of these are written. On an error nothing more gets a name. Before anything
  * is made it refuses: existing paths unless force (-EEXIST), and even then those that are files of

@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
+#include "base/atomic_file.h"
 #include "tool/common.h"
 #include "base/mem.h"
 #include "tests/lib/no_tmpfile.h"
 #include "tests/lib/sf_test.h"
 #include "tool/interrupt.h"
-#include "tool/new_file.h"
 #include "tool/write_file.h"
 
 static const char *const names[] = { "checkpoint.pt", "checkpoint.safetensors",
@@ -178,7 +178,7 @@ START_TEST(stopped_anywhere_it_leaves_whole_files_and_nothing_else)
 		if (!kills || (!no_tmpfile && !force))
 			ck_assert_uint_eq(temps, 0);
 		snprintf(path, sizeof(path), "%s/x", dir);
-		sf_new_file_sweep(path);
+		sf_atomic_file_sweep(path);
 		check_files(dir, whole, &temps);
 		ck_assert_uint_eq(temps, 0);
 		if (!force) {

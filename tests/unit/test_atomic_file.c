@@ -6,12 +6,23 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include "base/atomic_file.h"
 #include "base/mem.h"
 #include "tests/lib/no_tmpfile.h"
 #include "tests/lib/sf_test.h"
-#include "tool/new_file.h"
 
 static char dir[64];
+
+static int fsync_fails; /* errno of the next ones, 0: they are real */
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+	if (!fsync_fails)
+		return __real_fsync(fd);
+	errno = fsync_fails;
+	return -1;
+}
 
 static void make_dir(void)
 {
@@ -52,10 +63,10 @@ static unsigned count(const char *part)
 	return n;
 }
 
-static void begin(struct sf_new_file *f, const char *name, const char *text)
+static void begin(struct sf_atomic_file *f, const char *name, const char *text)
 {
 	struct sf_error err = SF_ERROR_INIT;
-	int r = sf_new_file_open(f, in_dir(name), &err);
+	int r = sf_atomic_file_open(f, in_dir(name), &err);
 
 	ck_assert_msg(r == 0, "%s", err.msg);
 	ck_assert_int_eq(write(f->fd, text, strlen(text)), (ssize_t)strlen(text));
@@ -84,7 +95,7 @@ static void put_file(const char *name, const char *text)
 START_TEST(it_appears_whole_with_its_directories)
 {
 	struct sf_error err = SF_ERROR_INIT;
-	struct sf_new_file f;
+	struct sf_atomic_file f;
 	struct stat st;
 
 	no_tmpfile = _i;
@@ -93,7 +104,7 @@ START_TEST(it_appears_whole_with_its_directories)
 	/* its directories come with it: nothing is there before, but a name of ours if need be */
 	ck_assert_uint_eq(count(""), (unsigned)_i);
 	ck_assert_uint_eq(count(".shardfuse-"), (unsigned)_i);
-	int r = sf_new_file_publish(&f, in_dir("a/b/c"), false, &err);
+	int r = sf_atomic_file_publish(&f, in_dir("a/b/c"), false, &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 	check_text("a/b/c", "text");
 	ck_assert_uint_eq(count(".shardfuse-"), 0);
@@ -110,18 +121,18 @@ END_TEST
 START_TEST(what_is_there_stays_unless_forced)
 {
 	struct sf_error err = SF_ERROR_INIT;
-	struct sf_new_file f;
+	struct sf_atomic_file f;
 
 	no_tmpfile = _i;
 	make_dir();
 	put_file("x", "old");
 	begin(&f, "x", "new");
-	ck_assert_int_eq(sf_new_file_publish(&f, in_dir("x"), false, &err), -EEXIST);
+	ck_assert_int_eq(sf_atomic_file_publish(&f, in_dir("x"), false, &err), -EEXIST);
 	ck_assert_ptr_nonnull(strstr(err.msg, "/x"));
 	check_text("x", "old");
 	ck_assert_uint_eq(count(".shardfuse-"), 0);
 	begin(&f, "x", "new");
-	ck_assert_int_eq(sf_new_file_publish(&f, in_dir("x"), true, &err), 0);
+	ck_assert_int_eq(sf_atomic_file_publish(&f, in_dir("x"), true, &err), 0);
 	check_text("x", "new");
 	ck_assert_uint_eq(count(""), 1);
 	remove_dir();
@@ -130,13 +141,13 @@ END_TEST
 
 START_TEST(one_that_is_dropped_was_never_there)
 {
-	struct sf_new_file f;
+	struct sf_atomic_file f;
 
 	no_tmpfile = _i;
 	make_dir();
 	begin(&f, "x", "new");
-	sf_new_file_drop(&f);
-	sf_new_file_drop(&f);
+	sf_atomic_file_drop(&f);
+	sf_atomic_file_drop(&f);
 	ck_assert_uint_eq(count(""), 0);
 	remove_dir();
 }
@@ -145,13 +156,13 @@ END_TEST
 START_TEST(a_failed_publish_leaves_nothing)
 {
 	struct sf_error err = SF_ERROR_INIT;
-	struct sf_new_file f;
+	struct sf_atomic_file f;
 
 	no_tmpfile = _i;
 	make_dir();
 	ck_assert_int_eq(mkdir(in_dir("x"), 0755), 0); /* a file cannot replace a directory */
 	begin(&f, "x", "new");
-	ck_assert_int_lt(sf_new_file_publish(&f, in_dir("x"), true, &err), 0);
+	ck_assert_int_lt(sf_atomic_file_publish(&f, in_dir("x"), true, &err), 0);
 	ck_assert_ptr_nonnull(strstr(err.msg, "/x"));
 	ck_assert_uint_eq(count(""), 1);
 	remove_dir();
@@ -162,7 +173,7 @@ END_TEST
  * to remove. */
 START_TEST(a_sweep_takes_what_the_dead_left_and_nothing_else)
 {
-	struct sf_new_file f;
+	struct sf_atomic_file f;
 	char name[512], here[2], *last;
 
 	no_tmpfile = true;
@@ -177,7 +188,7 @@ START_TEST(a_sweep_takes_what_the_dead_left_and_nothing_else)
 		_exit(1);
 	}
 	ck_assert_int_eq(read(fd[0], here, 1), 1);
-	sf_new_file_sweep(in_dir("x"));
+	sf_atomic_file_sweep(in_dir("x"));
 	ck_assert_uint_eq(count(".shardfuse-"), 1); /* it lives: its file stays */
 	kill(pid, SIGKILL);
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -203,10 +214,10 @@ START_TEST(a_sweep_takes_what_the_dead_left_and_nothing_else)
 	other[strlen(other) - 3] = f.name[strlen(f.name) - 3] == '0' ? '1' : '0';
 	ck_assert_int_eq(mkdir(in_dir(other), 0755), 0);
 	ck_assert_uint_eq(count(".shardfuse-"), 7);
-	sf_new_file_sweep(in_dir("x"));
+	sf_atomic_file_sweep(in_dir("x"));
 	ck_assert_uint_eq(count(".shardfuse-"), 6);
 	ck_assert_int_eq(access(f.name, F_OK), 0);
-	sf_new_file_drop(&f);
+	sf_atomic_file_drop(&f);
 	ck_assert_uint_eq(count(".shardfuse-"), 5);
 	close(fd[0]);
 	close(fd[1]);
@@ -216,7 +227,7 @@ END_TEST
 
 START_TEST(the_end_takes_every_name)
 {
-	struct sf_new_file f[3];
+	struct sf_atomic_file f[3];
 	int status;
 
 	no_tmpfile = true;
@@ -227,8 +238,8 @@ START_TEST(the_end_takes_every_name)
 			begin(&f[i], "x", "half");
 		if (count(".shardfuse-") != 3)
 			_exit(2);
-		sf_new_file_drop(&f[1]);
-		sf_new_file_drop_names();
+		sf_atomic_file_drop(&f[1]);
+		sf_atomic_file_drop_names();
 		_exit(count("") == 0 ? 0 : 3);
 	}
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
@@ -255,9 +266,33 @@ START_TEST(directories_of_paths)
 }
 END_TEST
 
+/* A file is not given its name by who heard of that; file systems that cannot sync at all are not
+ * to blame. */
+START_TEST(a_disk_that_fails_is_told)
+{
+	struct sf_atomic_file f;
+	struct sf_error err = SF_ERROR_INIT;
+	static const struct {
+		int fails, told;
+	} cases[] = { { 0, 0 }, { EINVAL, 0 }, { EROFS, 0 }, { EIO, -EIO }, { ENOSPC, -ENOSPC } };
+
+	make_dir();
+	begin(&f, "x", "text");
+	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
+		fsync_fails = cases[i].fails;
+		ck_assert_int_eq(sf_atomic_file_sync(&f, in_dir("x"), &err), cases[i].told);
+		ck_assert_int_eq(sf_sync_dir_of(in_dir("x"), &err), cases[i].told);
+		ck_assert_int_eq(cases[i].told < 0, strstr(err.msg, dir) != NULL);
+	}
+	fsync_fails = 0;
+	sf_atomic_file_drop(&f);
+	remove_dir();
+}
+END_TEST
+
 int main(void)
 {
-	Suite *s = suite_create("new_file");
+	Suite *s = suite_create("atomic_file");
 	TCase *tc = tcase_create("names");
 	tcase_add_loop_test(tc, it_appears_whole_with_its_directories, 0, 2);
 	tcase_add_loop_test(tc, what_is_there_stays_unless_forced, 0, 2);
@@ -266,6 +301,7 @@ int main(void)
 	tcase_add_test(tc, a_sweep_takes_what_the_dead_left_and_nothing_else);
 	tcase_add_test(tc, the_end_takes_every_name);
 	tcase_add_test(tc, directories_of_paths);
+	tcase_add_test(tc, a_disk_that_fails_is_told);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }

@@ -14,18 +14,19 @@
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/atomic_file.h"
 #include "base/mem.h"
 #include "base/path.h"
-#include "tool/new_file.h"
 
 #define PREFIX ".shardfuse-"
 enum { BOOT_DIGITS = 8, RANDOM_DIGITS = 16 };
 
-/* Temporary names that are there now. A signal (sf_new_file_drop_names) waits for m and keeps it,
- * so that it sees every name, and finds each file either with its temporary name or its last. */
+/* Temporary names that are there now. A signal (sf_atomic_file_drop_names) waits for m and keeps
+ * it, so that it sees every name, and finds each file either with its temporary name or its last.
+ */
 static struct {
 	pthread_mutex_t m;
-	struct sf_new_file *first;
+	struct sf_atomic_file *first;
 } names = { .m = PTHREAD_MUTEX_INITIALIZER };
 
 char *sf_dir_of(const char *path)
@@ -100,7 +101,7 @@ static bool is_ours(const char *name, uint32_t of_boot)
 	return strlen(name) == RANDOM_DIGITS && strspn(name, "0123456789abcdef") == RANDOM_DIGITS;
 }
 
-static void remember_locked(struct sf_new_file *f, char *name)
+static void remember_locked(struct sf_atomic_file *f, char *name)
 {
 	f->name = name;
 	f->prev = NULL;
@@ -110,7 +111,7 @@ static void remember_locked(struct sf_new_file *f, char *name)
 	names.first = f;
 }
 
-static void forget_locked(struct sf_new_file *f)
+static void forget_locked(struct sf_atomic_file *f)
 {
 	if (!f->name)
 		return;
@@ -134,7 +135,7 @@ static bool lock_alive(int fd)
 	return fstat(fd, &st) == 0 && st.st_nlink > 0;
 }
 
-static int open_named(struct sf_new_file *f, const char *dir, const char *path,
+static int open_named(struct sf_atomic_file *f, const char *dir, const char *path,
                       struct sf_error *err)
 {
 	int r = -EEXIST;
@@ -178,11 +179,11 @@ static bool can_be_linked(int fd)
 	return there;
 }
 
-int sf_new_file_open(struct sf_new_file *f, const char *path, struct sf_error *err)
+int sf_atomic_file_open(struct sf_atomic_file *f, const char *path, struct sf_error *err)
 {
 	SF_FREE char *dir = sf_dir_there(path);
 
-	*f = (struct sf_new_file)SF_NEW_FILE_INIT;
+	*f = (struct sf_atomic_file)SF_ATOMIC_FILE_INIT;
 	if (!dir)
 		return sf_fail(err, -ENOMEM, "'%s'", path);
 	f->fd = open(dir, O_TMPFILE | O_RDWR | O_CLOEXEC, 0666);
@@ -197,19 +198,29 @@ int sf_new_file_open(struct sf_new_file *f, const char *path, struct sf_error *e
 	return open_named(f, dir, path, err);
 }
 
+/* File systems that cannot say EINVAL. */
+static int sync_fd(int fd, const char *name, struct sf_error *err)
+{
+	if (fsync(fd) < 0 && errno != EINVAL && errno != EROFS)
+		return sf_fail_errno(err, "'%s'", name);
+	return 0;
+}
+
+int sf_atomic_file_sync(struct sf_atomic_file *f, const char *path, struct sf_error *err)
+{
+	return sync_fd(f->fd, path, err);
+}
+
 int sf_sync_dir_of(const char *path, struct sf_error *err)
 {
 	SF_FREE char *dir = sf_dir_of(path);
 	int fd = dir ? open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) : -1;
-	int r = 0;
 
 	if (!dir)
 		return sf_fail(err, -ENOMEM, "'%s'", path);
 	if (fd < 0)
 		return sf_fail_errno(err, "'%s'", dir);
-	/* file systems that cannot say EINVAL */
-	if (fsync(fd) < 0 && errno != EINVAL && errno != EROFS)
-		r = sf_fail_errno(err, "'%s'", dir);
+	int r = sync_fd(fd, dir, err);
 	close(fd);
 	return r;
 }
@@ -254,7 +265,7 @@ static int rename_new(const char *from, const char *to)
 }
 
 /* A temporary name for a moment: linkat() cannot replace, rename() needs a name. */
-static int name_it_locked(struct sf_new_file *f, const char *path, const char *proc)
+static int name_it_locked(struct sf_atomic_file *f, const char *path, const char *proc)
 {
 	SF_FREE char *dir = sf_dir_of(path);
 	int r = -EEXIST;
@@ -272,7 +283,7 @@ static int name_it_locked(struct sf_new_file *f, const char *path, const char *p
 	return r;
 }
 
-static int publish_locked(struct sf_new_file *f, const char *path, bool force)
+static int publish_locked(struct sf_atomic_file *f, const char *path, bool force)
 {
 	char proc[40];
 	int r;
@@ -293,7 +304,8 @@ static int publish_locked(struct sf_new_file *f, const char *path, bool force)
 	return r;
 }
 
-int sf_new_file_publish(struct sf_new_file *f, const char *path, bool force, struct sf_error *err)
+int sf_atomic_file_publish(struct sf_atomic_file *f, const char *path, bool force,
+                           struct sf_error *err)
 {
 	int r = make_parents(path, err);
 
@@ -305,11 +317,11 @@ int sf_new_file_publish(struct sf_new_file *f, const char *path, bool force, str
 			sf_fail(err, r, "'%s': %s", path, strerror(-r));
 	}
 	/* the lock goes with the descriptor; what it wrote was synced, so close has no news */
-	sf_new_file_drop(f);
+	sf_atomic_file_drop(f);
 	return r;
 }
 
-void sf_new_file_drop(struct sf_new_file *f)
+void sf_atomic_file_drop(struct sf_atomic_file *f)
 {
 	pthread_mutex_lock(&names.m);
 	if (f->name)
@@ -321,10 +333,10 @@ void sf_new_file_drop(struct sf_new_file *f)
 	f->fd = -1;
 }
 
-void sf_new_file_drop_names(void)
+void sf_atomic_file_drop_names(void)
 {
 	pthread_mutex_lock(&names.m);
-	for (struct sf_new_file *f = names.first; f; f = f->next)
+	for (struct sf_atomic_file *f = names.first; f; f = f->next)
 		unlink(f->name);
 	/* m stays locked: nobody goes on from here */
 }
@@ -345,7 +357,7 @@ static void sweep_one(int dir, const char *name)
 	close(fd);
 }
 
-void sf_new_file_sweep(const char *path)
+void sf_atomic_file_sweep(const char *path)
 {
 	SF_FREE char *name = sf_dir_there(path);
 	DIR *dir = name ? opendir(name) : NULL;
