@@ -24,6 +24,7 @@ SF_VEC(sf_tensors, struct sf_tensor);
 SF_VEC(sf_objects, struct sf_object);
 SF_VEC(sf_places, struct sf_place);
 SF_VEC(sf_containers, struct sf_container);
+SF_VEC(sf_place_whys, struct sf_place_why);
 SF_VEC(sf_files, struct sf_file);
 SF_VEC(sf_pending_warnings, struct sf_pending_warning);
 SF_VEC(sf_group_choices, struct sf_group_choice);
@@ -42,6 +43,7 @@ struct sf_ckpt_builder {
 	struct sf_objects objects;
 	struct sf_places places;
 	struct sf_place_ids next_place; /* the next place of the same container */
+	struct sf_place_whys whys;
 	struct sf_containers containers;
 	struct sf_place_ids first_place_in; /* by container */
 	struct sf_files files;
@@ -77,6 +79,8 @@ int sf_builder_warn_file(struct sf_ckpt_builder *b, uint32_t file, const char *c
 /* ckpt_shared.c - a note of tensors that name one stored item: exports write it for each. -ENOMEM.
  * O(n log n) of tensors. */
 int sf_builder_note_shared(struct sf_ckpt_builder *b);
+/* tensors.at[@tensor].more, made when there is none; NULL: no memory. */
+struct sf_tensor_more *sf_builder_more(struct sf_ckpt_builder *b, uint32_t tensor);
 /* Places and members into the checkpoint, numbered as there. -ENOMEM. */
 int sf_builder_keep_places(struct sf_ckpt_builder *b);
 int sf_builder_no_memory(struct sf_error *err, const struct sf_ckpt_builder *b);

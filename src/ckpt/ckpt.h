@@ -12,7 +12,7 @@
 #include "parse/dtype.h"
 #include "parse/torch_item.h" /* SF_DIMS_MAX */
 #include "parse/value_path.h"
-#include "store/store.h"      /* struct sf_objinfo */
+#include "store/store.h" /* struct sf_objinfo */
 
 #define SF_NONE UINT32_MAX /* "no such index" in the u32 fields below */
 
@@ -24,9 +24,6 @@ enum sf_item_form {
 	 * SAFETENSORS mode) */
 	SF_ITEM_ST_BLOB,
 };
-/* What the item as a whole went through cannot be undone here: reading is -ENOTSUP; a warning
- * "transform" names it and the file. */
-#define SF_CODEC_OTHER UINT8_MAX
 
 /* A member: bytes of a stored file that have a name there and are read where they lie (a tar's, a
  * stored zip's). */
@@ -48,8 +45,14 @@ struct sf_container {
 struct sf_place {
 	uint32_t container; /* ckpt->file[]; from nfiles on ckpt->container[container - nfiles] */
 	uint8_t form;       /* enum sf_item_form */
-	uint8_t codec;      /* of the whole item: enum sf_codec, SF_CODEC_OTHER */
+	uint8_t codec;      /* of the whole item: enum sf_codec */
 	uint8_t streams;    /* so many of that codec, one inside the other; 0 without */
+	bool unreadable;    /* items there cannot be read: -ENOTSUP, sf_place_why() */
+};
+/* Why, in the format's words. */
+struct sf_place_why {
+	uint32_t place;
+	const char *why;
 };
 
 /* One chunk, taken out of its tensor's columns. Units: elements; off and len are bytes in its
@@ -73,6 +76,13 @@ enum {
 	 * look */
 	/* the non-empty chunks are a full grid: order[] is its cells in row-major order */
 	SF_TENSOR_GRID = 8,
+};
+
+/* What a format knows of how a tensor is stored beside its chunks; few have any of it. */
+struct sf_tensor_more {
+	/* what a safetensors blob has it under, NUL behind; NULL: its key's name */
+	const char *name;
+	uint32_t name_len;
 };
 
 struct sf_tensor {
@@ -99,6 +109,7 @@ struct sf_tensor {
 	const uint32_t *grid_n; /* SF_TENSOR_GRID: cells along each dimension */
 	/* not a grid: order[] as an interval tree (ckpt_order.h), NULL for grids */
 	const uint64_t *hull_end;
+	const struct sf_tensor_more *more; /* NULL: nothing of it */
 };
 
 /* What metadata calls a tensor and the item is an object for: an instance of a tensor subclass. */
@@ -186,13 +197,14 @@ struct sf_ckpt {
 	const struct sf_object *object;
 	const struct sf_group *group;
 	const struct sf_place *place;
+	const struct sf_place_why *why; /* of unreadable places, ascending */
 	const struct sf_container *container;
 	const struct sf_file *file;
 	const struct sf_warning *warning;
 	/* keys from here on lie beside the checkpoint: in views of their own, not in
 	 * checkpoint.* */
 	uint32_t nmain;
-	uint32_t nkeys, ntensors, nobjects, ngroups, nplaces, ncontainers, nfiles, nwarnings;
+	uint32_t nkeys, ntensors, nobjects, ngroups, nplaces, nwhys, ncontainers, nfiles, nwarnings;
 	uint64_t nchunks;
 	/* of the source and what identifies this version of it: st_ino, "same checkpoint?" */
 	uint8_t version_hash[16];

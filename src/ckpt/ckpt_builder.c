@@ -57,6 +57,7 @@ void sf_ckpt_builder_free(struct sf_ckpt_builder *b)
 	sf_places_release(&b->places);
 	sf_place_ids_release(&b->next_place);
 	sf_containers_release(&b->containers);
+	sf_place_whys_release(&b->whys);
 	sf_place_ids_release(&b->first_place_in);
 	sf_files_release(&b->files);
 	sf_place_ids_release(&b->first_place);

@@ -37,6 +37,11 @@ int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const cha
 int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum sf_item_form form,
                              enum sf_codec codec, unsigned streams, uint32_t *ret_place,
                              struct sf_error *err);
+/* A place whose items cannot be read, and why: "items in x were written through y, …". What reading
+ * one fails with; a warning is the format's to give. */
+int sf_ckpt_builder_place_unreadable(struct sf_ckpt_builder *b, uint32_t container,
+                                     enum sf_item_form form, const char *why, uint32_t *ret_place,
+                                     struct sf_error *err);
 /* has some place */
 bool sf_ckpt_builder_has_file(const struct sf_ckpt_builder *b, const char *name, size_t len);
 /* The source's files as listed (one scan), for sizes, versions, missing and truncated files, and
@@ -75,6 +80,9 @@ uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name,
  * hint, else O(log n). Closes the tensor when open. */
 uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor,
                                   const uint64_t *origin, unsigned ndim, uint32_t hint);
+/* What safetensors blobs have @tensor under, when that is not the key's name. */
+int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,
+                                size_t len, struct sf_error *err);
 void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t chunk,
                               uint32_t place, uint64_t off, uint64_t len);
 void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place,

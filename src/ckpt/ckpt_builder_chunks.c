@@ -268,6 +268,33 @@ no_memory:
 	return b->failed = sf_builder_no_memory(err, b);
 }
 
+struct sf_tensor_more *sf_builder_more(struct sf_ckpt_builder *b, uint32_t tensor)
+{
+	struct sf_tensor *t = &b->tensors.at[tensor];
+
+	assert(tensor < b->tensors.n);
+	if (!t->more)
+		t->more = sf_arena_calloc(&b->ckpt->arena, 1, sizeof(*t->more));
+	return (struct sf_tensor_more *)t->more;
+}
+
+int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,
+                                size_t len, struct sf_error *err)
+{
+	struct sf_tensor_more *more = sf_builder_more(b, tensor);
+	const struct sf_key *k = &b->keys.at[b->tensors.at[tensor].key];
+
+	if (!more)
+		return sf_builder_no_memory(err, b);
+	/* mostly the key without what was put in front of it */
+	if (len <= k->len && memcmp(k->name + k->len - len, name, len) == 0)
+		more->name = k->name + k->len - len;
+	else
+		more->name = sf_arena_strdup(&b->ckpt->arena, name, len);
+	more->name_len = (uint32_t)len;
+	return more->name ? 0 : sf_builder_no_memory(err, b);
+}
+
 uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor,
                                   const uint64_t *origin, unsigned ndim, uint32_t hint)
 {

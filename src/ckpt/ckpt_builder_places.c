@@ -81,12 +81,34 @@ int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const cha
 	return 0;
 }
 
+static uint32_t *first_place(struct sf_ckpt_builder *b, uint32_t container)
+{
+	return container & SF_MEMBER ? &b->first_place_in.at[container & ~SF_MEMBER]
+	                             : &b->first_place.at[container];
+}
+
+static int add_place(struct sf_ckpt_builder *b, struct sf_place p, uint32_t *ret_place,
+                     struct sf_error *err)
+{
+	uint32_t n = (uint32_t)b->places.n, *first = first_place(b, p.container);
+
+	if (b->places.n >= SF_NONE - 1 || sf_place_ids_push(&b->next_place, *first) < 0)
+		return sf_builder_no_memory(err, b);
+	if (sf_places_push(&b->places, p) < 0) {
+		b->next_place.n--;
+		return sf_builder_no_memory(err, b);
+	}
+	*first = n;
+	*ret_place = n;
+	return 0;
+}
+
 int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum sf_item_form form,
                              enum sf_codec codec, unsigned streams, uint32_t *ret_place,
                              struct sf_error *err)
 {
-	const struct sf_place p = { container, (uint8_t)form, (uint8_t)codec, (uint8_t)streams };
-	uint32_t n = (uint32_t)b->places.n, *first;
+	const struct sf_place p = { container, (uint8_t)form, (uint8_t)codec, (uint8_t)streams,
+		                    false };
 
 	if (!is_container(b, container))
 		return sf_fail(err, -EBADMSG, "%s: a place in a container that is none",
@@ -96,23 +118,38 @@ int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum
 		               "%s: '%s': %u streams one inside the other, the limit is %d",
 		               b->ckpt->source, container_file(b, container), streams,
 		               SF_CODEC_STREAMS_MAX);
-	first = container & SF_MEMBER ? &b->first_place_in.at[container & ~SF_MEMBER]
-	                              : &b->first_place.at[container];
 	/* few for a container: as many as there are ways to wrap an item */
-	for (uint32_t i = *first; i != SF_NONE; i = b->next_place.at[i])
-		if (b->places.at[i].form == p.form && b->places.at[i].codec == p.codec &&
-		    b->places.at[i].streams == p.streams) {
+	for (uint32_t i = *first_place(b, container); i != SF_NONE; i = b->next_place.at[i]) {
+		const struct sf_place *have = &b->places.at[i];
+		if (have->form == p.form && have->codec == p.codec && have->streams == p.streams &&
+		    !have->unreadable) {
 			*ret_place = i;
 			return 0;
 		}
-	if (b->places.n >= SF_NONE - 1 || sf_place_ids_push(&b->next_place, *first) < 0)
-		return sf_builder_no_memory(err, b);
-	if (sf_places_push(&b->places, p) < 0) {
-		b->next_place.n--;
-		return sf_builder_no_memory(err, b);
 	}
-	*first = n;
-	*ret_place = n;
+	return add_place(b, p, ret_place, err);
+}
+
+int sf_ckpt_builder_place_unreadable(struct sf_ckpt_builder *b, uint32_t container,
+                                     enum sf_item_form form, const char *why, uint32_t *ret_place,
+                                     struct sf_error *err)
+{
+	const struct sf_place p = { .container = container,
+		                    .form = (uint8_t)form,
+		                    .unreadable = true };
+	struct sf_place_why w = { .why = sf_arena_strdup(&b->ckpt->arena, why, strlen(why)) };
+	int r;
+
+	if (!is_container(b, container))
+		return sf_fail(err, -EBADMSG, "%s: a place in a container that is none",
+		               b->ckpt->source);
+	if (!w.why || sf_place_whys_reserve(&b->whys, b->whys.n + 1) < 0)
+		return sf_builder_no_memory(err, b);
+	r = add_place(b, p, &w.place, err);
+	if (r < 0)
+		return r;
+	b->whys.at[b->whys.n++] = w;
+	*ret_place = w.place;
 	return 0;
 }
 
@@ -134,8 +171,9 @@ int sf_builder_keep_places(struct sf_ckpt_builder *b)
 	struct sf_place *place = sf_arena_calloc(&ckpt->arena, b->places.n, sizeof(*place));
 	struct sf_container *container =
 		sf_arena_calloc(&ckpt->arena, b->containers.n, sizeof(*container));
+	struct sf_place_why *why = sf_arena_calloc(&ckpt->arena, b->whys.n, sizeof(*why));
 
-	if (!place || !container || b->files.n + b->containers.n >= SF_NONE)
+	if (!place || !container || !why || b->files.n + b->containers.n >= SF_NONE)
 		return -ENOMEM;
 	for (size_t i = 0; i < b->places.n; i++) {
 		place[i] = b->places.at[i];
@@ -147,6 +185,10 @@ int sf_builder_keep_places(struct sf_ckpt_builder *b)
 		memcpy(container, b->containers.at, b->containers.n * sizeof(*container));
 	ckpt->place = place;
 	ckpt->nplaces = (uint32_t)b->places.n;
+	if (b->whys.n)
+		memcpy(why, b->whys.at, b->whys.n * sizeof(*why));
+	ckpt->why = why;
+	ckpt->nwhys = (uint32_t)b->whys.n;
 	ckpt->container = container;
 	ckpt->ncontainers = (uint32_t)b->containers.n;
 	return 0;

@@ -344,7 +344,7 @@ bool sf_check_item(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uin
 		ret->code = "truncated-file";
 		return false;
 	}
-	if (p->form == SF_ITEM_RAW && p->codec == SF_CODEC_NONE && len < want) {
+	if (p->form == SF_ITEM_RAW && p->codec == SF_CODEC_NONE && !p->unreadable && len < want) {
 		ret->code = "short-item";
 		ret->end = want;
 		return false;

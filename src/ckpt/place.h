@@ -27,6 +27,9 @@ int sf_place_find(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uint
 /* The same, where nobody is told. room is 0 behind the end of a member. */
 struct sf_where sf_place_where(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off);
 
+/* Why its items cannot be read, in the format's words; NULL: they can. */
+const char *sf_place_why(const struct sf_ckpt *ckpt, uint32_t place);
+
 /* The stored file that it lies in. */
 const struct sf_file *sf_place_file(const struct sf_ckpt *ckpt, uint32_t place);
 /* The members that it lies in, from the outermost in: at most SF_CONTAINER_DEPTH; 0 a file's own

@@ -113,7 +113,7 @@ static void check_item(struct sf_deep *d, uint32_t entry, uint32_t place, uint64
 	/* No bytes: an empty tensor of the SAFETENSORS mode, which nothing beside it in its file
 	 * gives away, or an empty io.BytesIO. */
 	if (place == SF_NONE || len == 0 || k->place[place].form != SF_ITEM_TORCH ||
-	    k->place[place].codec != SF_CODEC_NONE)
+	    k->place[place].codec != SF_CODEC_NONE || k->place[place].unreadable)
 		return;
 	if (sf_place_file(k, place)->missing || sf_place_find(k, place, off, len, &at, NULL) < 0)
 		return; /* among the warnings already */

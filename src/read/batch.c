@@ -43,35 +43,19 @@ static int add_item(struct sf_op *op, struct sf_op_item item, uint32_t key)
 	return add_item_of(op, item, key, NULL);
 }
 
-/* Written through something that cannot be undone here: the loader's warning says through what. */
-static int refuse_transform(struct sf_op *op, const struct sf_op_item *item, uint32_t file)
-{
-	const struct sf_ckpt *ckpt = op->r->ckpt;
-	const char *name = ckpt->file[file].name;
-	const size_t n = strlen(name);
-	static const char in[] = "items in ";
-
-	sf_fail(&op->err, -ENOTSUP,
-	        "its item in %s was written through a transform that cannot be undone", name);
-	for (uint32_t i = 0; i < ckpt->nwarnings; i++) {
-		const char *text = ckpt->warning[i].text;
-		if (strcmp(ckpt->warning[i].code, "transform") == 0 &&
-		    strncmp(text, in, sizeof(in) - 1) == 0 &&
-		    strncmp(text + sizeof(in) - 1, name, n) == 0 && text[sizeof(in) - 1 + n] == ' ')
-			sf_fail(&op->err, -ENOTSUP, "%s", text);
-	}
-	op->bad_file = file;
-	return sf_op_fail_item(op, item, -ENOTSUP);
-}
-
 /* Where the item lies in its stored file. */
 static int find(struct sf_op *op, struct sf_op_item *item, uint32_t place, uint64_t off,
                 uint64_t len, uint32_t *ret_file)
 {
 	const bool blob = op->r->ckpt->place[place].form == SF_ITEM_ST_BLOB;
 	struct sf_where where;
+	int r = 0;
+
+	if (op->r->ckpt->place[place].unreadable)
+		r = sf_fail(&op->err, -ENOTSUP, "%s", sf_place_why(op->r->ckpt, place));
 	/* a blob begins there, and is longer than the one tensor */
-	int r = sf_place_find(op->r->ckpt, place, off, blob ? 0 : len, &where, &op->err);
+	if (r >= 0)
+		r = sf_place_find(op->r->ckpt, place, off, blob ? 0 : len, &where, &op->err);
 
 	if (r < 0) {
 		op->bad_file = (uint32_t)(sf_place_file(op->r->ckpt, place) - op->r->ckpt->file);
@@ -105,8 +89,6 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 	item.form = place->form;
 	item.codec = place->codec;
 	item.streams = place->streams;
-	if (item.codec == SF_CODEC_OTHER)
-		return refuse_transform(op, &item, file);
 	if (item.form == SF_ITEM_RAW) {
 		item.layout = (struct sf_item_layout){ .payload_len = item.len, .row_major = true };
 		item.known = !item.codec; /* what a decoded item has is seen then */
@@ -160,8 +142,6 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 	item.form = SF_ITEM_RAW;
 	item.codec = ckpt->place[o->place].codec;
 	item.streams = ckpt->place[o->place].streams;
-	if (item.codec == SF_CODEC_OTHER)
-		return refuse_transform(op, &item, file);
 	item.known = !item.codec;
 	item.layout = (struct sf_item_layout){ .payload_len = o->len, .row_major = true };
 	if (!item.codec && (part->off > o->len || part->n > o->len - part->off)) {

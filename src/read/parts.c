@@ -153,7 +153,8 @@ int sf_parts_object_len(struct sf_parts *p, uint32_t object)
 	if (object >= ckpt->nobjects)
 		return -ERANGE;
 	o = &ckpt->object[object];
-	if (o->place != SF_NONE && ckpt->place[o->place].codec == SF_CODEC_NONE)
+	if (o->place != SF_NONE && ckpt->place[o->place].codec == SF_CODEC_NONE &&
+	    !ckpt->place[o->place].unreadable)
 		return sf_parts_bytes(p, &o->len, sizeof(o->len));
 	return sf_parts_add(
 		p, (struct sf_part){ .kind = SF_PART_OBJECT_LEN, .index = object, .len = 8 });

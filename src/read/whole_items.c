@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "ckpt/place.h"
 #include "read/op.h"
 
 #define DECODED_SLACK                                                                           \
@@ -198,26 +197,13 @@ static int decoded_layout(struct sf_op *op, struct sf_op_item *item)
 	return r < 0 ? r : sf_op_publish(op, item, &head);
 }
 
-/* A child of a composite checkpoint knows its tensors by their own names: the key's without the
- * container that was put in front (its first path element). */
-static const struct sf_st_tensor *
-find_in_blob(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const struct sf_op_item *item)
-{
-	const struct sf_key *k = &ckpt->key[t->key];
-	const struct sf_st_tensor *found = sf_cached_find(item->mem, k->name, k->len);
-	const struct sf_path_elem *first = k->path;
-
-	if (found || k->npath < 2 || first->kind != SF_PATH_TEXT || k->len <= first->len + 1 ||
-	    memcmp(k->name, first->s, first->len) != 0 || k->name[first->len] != '.' ||
-	    !strchr(sf_place_file(ckpt, t->place[item->chunk])->name, '/'))
-		return found;
-	return sf_cached_find(item->mem, k->name + first->len + 1, k->len - first->len - 1);
-}
-
 static int blob_layout(struct sf_op *op, struct sf_op_item *item)
 {
 	const struct sf_tensor *t = sf_op_tensor(op, item);
-	const struct sf_st_tensor *found = find_in_blob(op->r->ckpt, t, item);
+	const struct sf_key *k = &op->r->ckpt->key[t->key];
+	const bool named = t->more && t->more->name;
+	const struct sf_st_tensor *found = sf_cached_find(
+		item->mem, named ? t->more->name : k->name, named ? t->more->name_len : k->len);
 	struct sf_torch_item head = { 0 };
 
 	if (!found)

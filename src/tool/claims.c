@@ -53,7 +53,7 @@ static int check_chunk(struct sf_session *s, uint32_t tensor, uint32_t i, struct
 	if (sf_chunk_empty(t, i) || c.place == SF_NONE)
 		return 0;
 	const struct sf_place *p = &k->place[c.place];
-	if (p->codec == SF_CODEC_OTHER) /* no byte of it can be had */
+	if (p->unreadable) /* no byte of it can be had */
 		return sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * elem, one, elem,
 		                      err);
 	if (c.part_len * elem <= room_of(k, &c))

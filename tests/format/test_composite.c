@@ -3,6 +3,7 @@
 
 #include "tests/lib/test_stores.h"
 #include "base/mem.h"
+#include "read/reader.h"
 #include "tests/lib/load.h"
 
 /* Directories that hold several checkpoints, or one and other files: all of it is shown or named.
@@ -92,10 +93,65 @@ static struct sf_ckpt *load(const struct tree *t)
 	return ckpt;
 }
 
+/* Every tensor of a checkpoint, read. */
+static uint8_t *read_all(const struct tree *t, const struct sf_ckpt *ckpt, uint64_t *ret_len)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_reader *reader;
+	struct sf_store *store;
+	uint8_t *at = kept(1 << 20);
+
+	*ret_len = 0;
+	ck_assert_int_eq(sf_store_mem(load_io(), t->at, t->n, &store, NULL), 0);
+	ck_assert_int_eq(sf_reader_new(ckpt, store, &reader, NULL), 0);
+	for (uint32_t i = 0; i < ckpt->ntensors; i++) {
+		const uint64_t bytes = ckpt->tensor[i].bytes;
+		ck_assert_uint_le(*ret_len + bytes, 1 << 20);
+		ck_assert_msg(sf_read_tensor(reader, i, 0, at + *ret_len, bytes, &err) >= 0, "%s",
+		              err.msg);
+		*ret_len += bytes;
+	}
+	sf_reader_free(reader);
+	sf_store_free(store);
+	return at;
+}
+
 static bool has(const struct sf_ckpt *ckpt, const char *key)
 {
 	return sf_ckpt_find(ckpt, key, strlen(key)) != SF_NONE;
 }
+
+/* A child's blobs know nothing of the name that is put before its keys. */
+START_TEST(blobs_of_children_are_read_under_their_own_names)
+{
+	static const char *const files[] = { ".metadata", "__0_0.distcp", "__1_0.distcp",
+		                             "__2_0.distcp" };
+	struct tree *t = calloc(1, sizeof(*t)), *alone = calloc(1, sizeof(*alone));
+	char name[64], below[64];
+	uint64_t len, twice;
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(files); i++) {
+		snprintf(below, sizeof(below), "dcp/safetensors/ckpt/%s", files[i]);
+		put_data(alone, files[i], below);
+		for (int child = 0; child < 2; child++) {
+			snprintf(name, sizeof(name), "%s/%s", child ? "optimizer" : "model",
+			         files[i]);
+			put_data(t, name, below);
+		}
+	}
+	struct sf_ckpt *one = load(alone), *both = load(t);
+	const uint8_t *want = read_all(alone, one, &len), *got = read_all(t, both, &twice);
+	ck_assert_uint_gt(len, 100);
+	ck_assert_uint_eq(both->ntensors, 2 * one->ntensors);
+	ck_assert_uint_eq(twice, 2 * len);
+	ck_assert_mem_eq(got, want, len);
+	ck_assert_mem_eq(got + len, want, len);
+	sf_ckpt_free(one);
+	sf_ckpt_free(both);
+	free(t);
+	free(alone);
+}
+END_TEST
 
 START_TEST(safetensors_beside_dcp_are_both_shown)
 {
@@ -294,6 +350,7 @@ int main(void)
 	Suite *s = suite_create("composite");
 	TCase *tc = tcase_create("composite");
 
+	tcase_add_test(tc, blobs_of_children_are_read_under_their_own_names);
 	tcase_add_test(tc, safetensors_beside_dcp_are_both_shown);
 	tcase_add_test(tc, safetensors_at_the_top_are_the_model_of_an_optimizer_below);
 	tcase_add_test(tc, what_lies_beside_safetensors_is_named);

@@ -182,6 +182,111 @@ START_TEST(a_container_that_cannot_be_is_refused)
 }
 END_TEST
 
+/* ---- names in blobs, reasons ---- */
+
+static int lower_blob(struct sf_ckpt_builder *b, struct sf_error *err)
+{
+	uint32_t file, in, place, t = 0;
+	bool is_tensor;
+	int r = sf_ckpt_builder_file(b, "blobs", 5, &file, err);
+
+	if (r >= 0)
+		r = sf_ckpt_builder_member(b, file, "m", 1, 16, 200, &in, err);
+	if (r >= 0)
+		r = sf_ckpt_builder_place_in(b, in, SF_ITEM_ST_BLOB, SF_CODEC_NONE, 0, &place, err);
+	for (const char *const *k = TEXTS("shown.a", "b", "c"); *k && r >= 0; k++)
+		r = one_raw(b, *k, place, 0, 24, err);
+	if (r >= 0)
+		t = sf_ckpt_builder_find(b, "shown.a", 7, &is_tensor);
+	if (r >= 0)
+		r = sf_ckpt_builder_stored_name(b, t, "a", 1, err);
+	if (r >= 0) /* to this format b and c are c and b */
+		r = sf_ckpt_builder_stored_name(b, t + 1, "c", 1, err);
+	return r < 0 ? r : sf_ckpt_builder_stored_name(b, t + 2, "nobody", 6, err);
+}
+
+START_TEST(a_blob_has_its_tensors_under_the_names_that_the_format_says)
+{
+	const uint64_t shape[2] = { 2, 3 };
+	struct sf_buf at = { 0 }, head = { 0 };
+	struct seam w = { 0 };
+	uint8_t len[8], want[48];
+
+	sf_buf_byte(&head, '{');
+	sf_st_put_entry(&head, "a", 1, SF_FLOAT32, shape, 2, 0, 24);
+	sf_buf_byte(&head, ',');
+	sf_st_put_entry(&head, "c", 1, SF_FLOAT32, shape, 2, 24, 48);
+	sf_buf_byte(&head, '}');
+	sf_put_le64(len, head.len);
+	sf_buf_add(&at, "sixteen of others", 16);
+	sf_buf_add(&at, len, 8);
+	sf_buf_add(&at, head.at, head.len);
+	for (int i = 0; i < 48; i++) {
+		want[i] = (uint8_t)(200 - i);
+		sf_buf_byte(&at, want[i]);
+	}
+	while (at.len < 216)
+		sf_buf_byte(&at, 0);
+	seam_file(&w, "blobs", at.at, at.len);
+	seam_open(&w, lower_blob);
+	seam_check(&w, "shown.a", want, 24);
+	seam_check(&w, "b", want + 24, 24);
+	seam_fails(&w, "c", -EBADMSG, TEXTS("'c'", "blobs:m", "no tensor of that name"));
+	seam_verify(&w, "no tensor of that name");
+	sf_buf_release(&at);
+	sf_buf_release(&head);
+	seam_close(&w);
+}
+END_TEST
+
+static int lower_unreadable(struct sf_ckpt_builder *b, struct sf_error *err)
+{
+	uint32_t file, place, object;
+	int r = sf_ckpt_builder_file(b, "f", 1, &file, err);
+
+	if (r >= 0)
+		r = sf_ckpt_builder_place_unreadable(b, file, SF_ITEM_RAW, "sealed, and no key",
+		                                     &place, err);
+	if (r >= 0)
+		r = one_raw(b, "sealed", place, 0, 4, err);
+	if (r >= 0)
+		r = sf_ckpt_builder_place_in(b, file, SF_ITEM_RAW, SF_CODEC_NONE, 0, &place, err);
+	if (r >= 0)
+		r = one_raw(b, "open", place, 3, 24, err);
+	if (r >= 0)
+		r = sf_ckpt_builder_place_unreadable(b, file, SF_ITEM_RAW, "the second reason",
+		                                     &place, err);
+	if (r >= 0)
+		r = one_raw(b, "second", place, 0, 24, err);
+	if (r >= 0)
+		r = sf_ckpt_builder_object(b, "object", 6, &object, err);
+	if (r >= 0)
+		sf_ckpt_builder_set_object(b, object, place, 0, 10);
+	return r;
+}
+
+START_TEST(a_place_that_cannot_be_read_says_why_in_the_words_of_its_format)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct seam w = { 0 };
+	uint64_t len;
+	uint8_t want[256];
+
+	for (int i = 0; i < 256; i++)
+		want[i] = (uint8_t)i;
+	counting_file(&w, "f", 40);
+	seam_open(&w, lower_unreadable);
+	seam_check(&w, "open", want + 3, 24);
+	seam_fails(&w, "sealed", -ENOTSUP, TEXTS("tensor 'sealed'", "sealed, and no key"));
+	seam_fails(&w, "second", -ENOTSUP, TEXTS("tensor 'second'", "the second reason"));
+	ck_assert_int_eq(sf_read_object_len(w.s.reader, 0, &len, &err), -ENOTSUP);
+	ck_assert_msg(strstr(err.msg, "the second reason") != NULL, "%s", err.msg);
+	seam_verify(&w, "sealed, and no key");
+	ck_assert_uint_eq(w.s.ckpt->nwarnings, 0);
+	seam_close(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("seams");
@@ -190,6 +295,8 @@ int main(void)
 	tcase_add_test(tc, a_member_of_a_member_is_read_in_place);
 	tcase_add_test(tc, no_item_passes_the_end_of_its_member);
 	tcase_add_test(tc, a_container_that_cannot_be_is_refused);
+	tcase_add_test(tc, a_blob_has_its_tensors_under_the_names_that_the_format_says);
+	tcase_add_test(tc, a_place_that_cannot_be_read_says_why_in_the_words_of_its_format);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }

@@ -89,20 +89,37 @@ static int set_name(struct lower *l, uint32_t s)
 	return 0;
 }
 
+/* Written through what cannot be undone here: said now, and by every read. */
+static int make_unreadable(struct lower *l, uint32_t file, uint32_t transform, uint32_t *ret)
+{
+	const struct dcp_str *codec = &l->m->str.at[transform - DCP_OTHER];
+	struct sf_buf name = { 0 }, why = { 0 };
+	int r;
+
+	sf_escape_text(&name, codec->at, SF_MIN(codec->len, 200u));
+	sf_buf_printf(&why, "items in %s were written through '%s', which cannot be undone here",
+	              (const char *)l->file.at, sf_buf_cstr(&name));
+	r = sf_ckpt_builder_place_unreadable(l->b, file, SF_ITEM_TORCH, sf_buf_cstr(&why), ret,
+	                                     l->err);
+	if (r >= 0)
+		r = sf_ckpt_builder_warn(l->b, NULL, "transform", "%s", sf_buf_cstr(&why));
+	sf_buf_release(&name);
+	sf_buf_release(&why);
+	return r;
+}
+
 static int make_place(struct lower *l, uint32_t i, enum sf_item_form form, uint32_t *ret)
 {
 	/* a blob is written past the transforms */
 	uint32_t t = form == SF_ITEM_ST_BLOB ? DCP_PLAIN : l->m->place.at[i].transform;
 
-	enum sf_codec codec = t == DCP_PLAIN      ? SF_CODEC_NONE
-	                      : t <= DCP_ZSTD_MAX ? SF_CODEC_ZSTD
-	                                          : SF_CODEC_OTHER;
+	enum sf_codec codec = t == DCP_PLAIN ? SF_CODEC_NONE : SF_CODEC_ZSTD;
 	uint32_t file;
 	int r = sf_ckpt_builder_file(l->b, (const char *)l->file.at, l->file.len, &file, l->err);
 
-	return r < 0 ? r
-	             : sf_ckpt_builder_place_in(l->b, file, form, codec,
-	                                        codec == SF_CODEC_ZSTD ? t : 0, ret, l->err);
+	if (r >= 0 && t >= DCP_OTHER)
+		return make_unreadable(l, file, t, ret);
+	return r < 0 ? r : sf_ckpt_builder_place_in(l->b, file, form, codec, t, ret, l->err);
 }
 
 static int set_file(struct lower *l, uint32_t i)
@@ -126,7 +143,6 @@ static int set_file(struct lower *l, uint32_t i)
 static int lower_places(struct lower *l)
 {
 	struct sf_buf text = { 0 };
-	int64_t t;
 	int r = 0;
 
 	for (uint32_t i = 0; i < l->m->place.n && r >= 0; i++) {
@@ -145,16 +161,6 @@ static int lower_places(struct lower *l)
 		r = set_file(l, i);
 		if (r >= 0)
 			r = make_place(l, i, SF_ITEM_TORCH, &l->place[i].torch);
-		t = l->m->place.at[i].transform;
-		if (r >= 0 && t >= DCP_OTHER) {
-			sf_buf_reset(&text);
-			const struct dcp_str *codec = &l->m->str.at[t - DCP_OTHER];
-			sf_escape_text(&text, codec->at, SF_MIN(codec->len, 200u));
-			r = sf_ckpt_builder_warn(l->b, NULL, "transform",
-			                         "items in %s were written through '%s', which "
-			                         "cannot be undone here",
-			                         (const char *)l->file.at, sf_buf_cstr(&text));
-		}
 	}
 	sf_buf_release(&text);
 	return r;
@@ -295,7 +301,8 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 	const uint64_t *shape = t->ndim ? m->dims.at + t->shape0 : NULL;
 	uint32_t index, n = 0, taken = 0, place, last_place = SF_NONE, unsafe = SF_NONE;
 	uint64_t last_off = 0, off;
-	bool told = false;
+	const size_t front = l->src->prefix ? strlen(l->src->prefix) + 1 : 0;
+	bool told = false, in_blob = false;
 	int r = sf_ckpt_builder_tensor(l->b, (const char *)l->name.at, l->name.len,
 	                               (enum sf_dtype)t->dtype, shape, t->ndim, &index, l->err);
 
@@ -345,8 +352,13 @@ static int lower_tensor(struct lower *l, const struct dcp_tensor *t)
 					n - 1, n);
 			last_place = place;
 			last_off = off;
+			in_blob |= place != SF_NONE && place == l->place[item->place].blob;
 		}
 	}
+	/* the child's writer knew nothing of the name that was put in front */
+	if (r >= 0 && in_blob && front)
+		r = sf_ckpt_builder_stored_name(l->b, index, (const char *)l->name.at + front,
+		                                l->name.len - front, l->err);
 	if (r >= 0 && unsafe != SF_NONE)
 		r = sf_ckpt_builder_warn(l->b, (const char *)l->name.at, "unsafe-name",
 		                         "the item of chunk %u lies under a refused name", unsafe);
