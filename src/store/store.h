@@ -78,9 +78,12 @@ void sf_io_release(struct sf_io *io);
 
 struct sf_store;
 struct sf_store_ops {
-	/* The object as it is now; if @want is given and it is another version: -ESTALE with both
-	 * in the message. A name that is no plain file (fifo, directory) is -EBADMSG; never blocks
-	 * on a fifo. */
+	/* The object as it is now; if @want is given (what list said) and it is another version:
+	 * -ESTALE with both in the message. A store that is far asks nothing then: size and version
+	 * are known, and the first request says whether they still hold. A directory opens the file
+	 * all the same, because what a name leads to can be told from then on only by what is held
+	 * open. A name that is no plain file (fifo, directory) is -EBADMSG; never blocks on a fifo.
+	 */
 	int (*open)(struct sf_store *s, const char *name, const struct sf_objinfo *want,
 	            struct sf_source **ret, struct sf_error *err);
 	/* Every object below @dir ("" the root), recursively to @depth levels of '/', in no order;

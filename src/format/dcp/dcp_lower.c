@@ -169,13 +169,15 @@ static int lower_places(struct lower *l)
 /* *ret is NULL where there is nothing to look at: the file is gone, or no plain one. */
 static int open_place(struct lower *l, uint32_t i, struct sf_source **ret)
 {
+	const struct sf_objinfo *info;
 	struct sf_error why = SF_ERROR_INIT;
 	int r = set_file(l, i);
 
 	*ret = NULL;
-	if (r < 0 || !sf_format_listed(l->src->files, l->src->nfiles, (const char *)l->file.at))
+	if (r < 0 ||
+	    !(info = sf_format_listed(l->src->files, l->src->nfiles, (const char *)l->file.at)))
 		return r;
-	r = l->src->store->ops->open(l->src->store, (const char *)l->file.at, NULL, ret, &why);
+	r = l->src->store->ops->open(l->src->store, info->name, info, ret, &why);
 	if (r == -ENOENT || r == -EBADMSG)
 		return 0;
 	return r < 0 ? sf_fail(l->err, r, "dcp: looking at an item: %s", why.msg) : 0;

@@ -81,6 +81,7 @@ static int open_place(struct finder *f, uint32_t place, struct sf_source **ret)
 	const struct dcp_str *path = &f->m->str.at[f->m->place.at[place].path];
 	SF_CLEANUP(sf_buf_release) struct sf_buf name = { .limit = 65536 };
 	struct sf_error why = SF_ERROR_INIT;
+	const struct sf_objinfo *info;
 	int r;
 
 	*ret = f->open;
@@ -96,9 +97,10 @@ static int open_place(struct finder *f, uint32_t place, struct sf_source **ret)
 	if (sf_buf_check(&name) < 0)
 		return sf_fail(f->err, sf_buf_check(&name), "dcp: a file name of %u bytes",
 		               path->len);
-	if (!sf_format_listed(f->src->files, f->src->nfiles, (const char *)name.at))
+	info = sf_format_listed(f->src->files, f->src->nfiles, (const char *)name.at);
+	if (!info)
 		return 0;
-	r = f->src->store->ops->open(f->src->store, (const char *)name.at, NULL, &f->open, &why);
+	r = f->src->store->ops->open(f->src->store, info->name, info, &f->open, &why);
 	if (r == -ENOENT || r == -EBADMSG)
 		return 0;
 	if (r < 0)
