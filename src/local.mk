@@ -26,11 +26,13 @@ SF_SOURCES_BASE = \
 	%D%/base/vec.c
 
 SF_SOURCES_STORE = \
+	%D%/store/fetch_many.c \
 	%D%/store/filter.c \
 	%D%/store/guard.c \
 	%D%/store/io.c \
 	%D%/store/source.c \
 	%D%/store/source_file.c \
+	%D%/store/source_wait.c \
 	%D%/store/store.c \
 	%D%/store/store_file.c
 

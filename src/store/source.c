@@ -1,10 +1,8 @@
 #include "config.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/buf.h"
@@ -68,8 +66,7 @@ int sf_version_check(const char *name, uint64_t want_size, const struct sf_versi
 	               (unsigned long long)found->ino, (unsigned long long)found->dev);
 }
 
-static int check_range(const struct sf_source *src, uint64_t off, uint64_t len,
-                       struct sf_error *err)
+int sf_source_inside(const struct sf_source *src, uint64_t off, uint64_t len, struct sf_error *err)
 {
 	if (off <= src->size && len <= src->size - off)
 		return 0;
@@ -110,7 +107,7 @@ static void count(const struct sf_source *src, const char *how, uint64_t off, ui
 int sf_source_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
                   uint64_t len, enum sf_fetch_kind kind, struct sf_error *err)
 {
-	int r = check_range(src, off, len, err);
+	int r = sf_source_inside(src, off, len, err);
 
 	if (r < 0)
 		return r;
@@ -128,7 +125,7 @@ int sf_source_lend(struct sf_source *src, uint64_t off, uint64_t len, enum sf_fe
 
 	if (!src->ops->lend)
 		return -ENOTSUP;
-	r = check_range(src, off, len, NULL);
+	r = sf_source_inside(src, off, len, NULL);
 	if (r >= 0)
 		r = src->ops->lend(src, off, len, &lease);
 	if (r < 0)
@@ -149,13 +146,14 @@ void sf_lease_release(struct sf_lease *lease)
 
 int sf_source_submit(struct sf_source *src, struct sf_io_req *req)
 {
-	req->r = check_range(src, req->off, req->len, &req->err);
+	req->r = sf_source_inside(src, req->off, req->len, &req->err);
 	if (req->r < 0)
 		return 1;
 	req->src = src;
 	req->hook = NULL;
 	atomic_store_explicit(&req->met, false, memory_order_relaxed);
-	count(src, "submit", req->off, req->len, req->kind);
+	if (!req->ahead)
+		count(src, "submit", req->off, req->len, req->kind);
 	src->ops->submit(src, req);
 	return atomic_exchange_explicit(&req->met, true, memory_order_acq_rel);
 }
@@ -195,177 +193,4 @@ void sf_io_req_end(struct sf_io_req *req, int r)
 int sf_source_check(struct sf_source *src, struct sf_error *err)
 {
 	return src->ops->check(src, err);
-}
-
-/*
- * A read that is waited for, held by whoever waits and by its request. Where the source cannot end
- * a request (a file on a server that does not answer) it is left to itself at the deadline; its
- * bytes go to a place of its own, for the caller's may be gone when they come.
- */
-struct waiting {
-	struct sf_io_req req;
-	struct iovec iov;
-	struct sf_source *src; /* a reference */
-	_Atomic uint32_t refs;
-	pthread_mutex_t m;
-	pthread_cond_t c;
-	bool done;
-	int r;
-	uint8_t own[];
-};
-
-#define OWN_MAX \
-	((uint64_t)1 << 20) /* bytes of a request that may be left, each with its deadline */
-
-static void waiting_unref(struct waiting *w)
-{
-	if (atomic_fetch_sub_explicit(&w->refs, 1, memory_order_acq_rel) != 1)
-		return;
-	pthread_cond_destroy(&w->c);
-	pthread_mutex_destroy(&w->m);
-	sf_source_unref(w->src);
-	free(w);
-}
-
-static void wake(struct sf_io_req *req, int r)
-{
-	struct waiting *w = (struct waiting *)((char *)req - offsetof(struct waiting, req));
-
-	pthread_mutex_lock(&w->m);
-	w->done = true;
-	w->r = r;
-	pthread_cond_signal(&w->c);
-	pthread_mutex_unlock(&w->m);
-	waiting_unref(w);
-}
-
-/* @buf NULL: into w->own. */
-static struct waiting *waiting_new(struct sf_source *src, uint64_t off, void *buf, uint64_t len,
-                                   enum sf_fetch_kind kind)
-{
-	struct waiting *w = malloc(sizeof(*w) + (buf ? 0 : (size_t)len));
-	pthread_condattr_t attr;
-
-	if (!w)
-		return NULL;
-	memset(w, 0, sizeof(*w));
-	w->src = sf_source_ref(src);
-	w->refs = 2;
-	w->iov = (struct iovec){ buf ? buf : w->own, (size_t)len };
-	w->req.off = off;
-	w->req.len = len;
-	w->req.iov = &w->iov;
-	w->req.niov = 1;
-	w->req.kind = kind;
-	w->req.done = wake;
-	w->req.wakes = true;
-	pthread_mutex_init(&w->m, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->c, &attr);
-	pthread_condattr_destroy(&attr);
-	return w;
-}
-
-/* At the deadline a request that can be ended is, and its end waited for: it has the caller's
- * buffer. */
-static int wait_for(struct waiting *w, struct sf_error *err)
-{
-	struct sf_source *src = w->src;
-	unsigned timeout_ms = src->io->timeout_ms;
-	struct timespec until;
-	bool late = false;
-	int r;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += timeout_ms / 1000;
-	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	pthread_mutex_lock(&w->m);
-	while (!w->done && !late) {
-		if (!timeout_ms)
-			pthread_cond_wait(&w->c, &w->m);
-		else
-			late = pthread_cond_timedwait(&w->c, &w->m, &until) == ETIMEDOUT;
-	}
-	if (!w->done && src->ops->cancel) {
-		pthread_mutex_unlock(&w->m);
-		src->ops->cancel(src, &w->req);
-		pthread_mutex_lock(&w->m);
-		while (!w->done)
-			pthread_cond_wait(&w->c, &w->m);
-	}
-	r = w->done ? w->r : -ETIMEDOUT;
-	if (!w->done || (late && r == -ECANCELED))
-		r = sf_fail(err, -ETIMEDOUT, "'%s': no answer to %llu bytes at %llu within %u ms",
-		            src->name, (unsigned long long)w->req.len,
-		            (unsigned long long)w->req.off, timeout_ms);
-	else if (r < 0)
-		sf_fail(err, r, "%s", w->req.err.msg);
-	pthread_mutex_unlock(&w->m);
-	return r;
-}
-
-/* One request, into @buf; @own: by way of a buffer that may be left with it. */
-static int read_waiting(struct sf_source *src, uint64_t off, void *buf, uint64_t len, bool own,
-                        enum sf_fetch_kind kind, struct sf_error *err)
-{
-	struct waiting *w = waiting_new(src, off, own ? NULL : buf, len, kind);
-	int r;
-
-	if (!w)
-		return sf_fail(err, -ENOMEM, "'%s': no memory for %llu bytes", src->name,
-		               (unsigned long long)len);
-	if (sf_source_submit(src, &w->req))
-		wake(&w->req, w->req.r);
-	r = wait_for(w, err);
-	if (r == 0 && own)
-		memcpy(buf, w->own, (size_t)len);
-	waiting_unref(w);
-	return r;
-}
-
-int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len,
-                   enum sf_fetch_kind kind, struct sf_error *err)
-{
-	const bool own = !src->ops->cancel && src->io->timeout_ms;
-	struct iovec iov = { buf, len };
-	int r;
-
-	if (!len)
-		return check_range(src, off, len, err);
-	r = sf_source_try(src, off, &iov, 1, len, kind, err);
-	if (r != -EAGAIN)
-		return r;
-	r = 0;
-	for (uint64_t done = 0, n; done < len && r >= 0; done += n) {
-		n = own ? SF_MIN(len - done, OWN_MAX) : len;
-		r = read_waiting(src, off + done, (uint8_t *)buf + done, n, own, kind, err);
-	}
-	return r;
-}
-
-int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind kind,
-                       uint8_t **ret, uint64_t *ret_len, struct sf_error *err)
-{
-	SF_FREE uint8_t *at = NULL;
-	int r;
-
-	if (src->size > limit || src->size >= SIZE_MAX)
-		return sf_fail(err, -E2BIG, "'%s' has %llu bytes, the limit is %llu", src->name,
-		               (unsigned long long)src->size, (unsigned long long)limit);
-	at = malloc((size_t)src->size + 1);
-	if (!at)
-		return sf_fail(err, -ENOMEM, "'%s': no memory for %llu bytes", src->name,
-		               (unsigned long long)src->size);
-	r = sf_source_read(src, 0, at, src->size, kind, err);
-	if (r < 0)
-		return r;
-	at[src->size] = '\0';
-	*ret = SF_STEAL(at);
-	*ret_len = src->size;
-	return 0;
 }

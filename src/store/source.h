@@ -25,6 +25,7 @@ struct sf_io_req {
 	 * what waited for the bytes. Not when sf_source_submit() says that the request has ended.
 	 */
 	void (*done)(struct sf_io_req *req, int r);
+	bool ahead;          /* counted when its bytes are used (fetch_many.h), not here */
 	bool wakes;          /* done does no more than wake somebody: any thread will do */
 	int r;               /* how it ended */
 	struct sf_error err; /* message when r < 0 */
@@ -121,6 +122,8 @@ void sf_io_req_end(struct sf_io_req *req, int r);
 int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len,
                    enum sf_fetch_kind kind, struct sf_error *err);
 int sf_source_check(struct sf_source *src, struct sf_error *err);
+/* Does it have these bytes? 0 or -EBADMSG: what the calls above check themselves. */
+int sf_source_inside(const struct sf_source *src, uint64_t off, uint64_t len, struct sf_error *err);
 /* A whole small object in memory (≤ @limit, else -E2BIG); *ret is malloc'ed, NUL behind. */
 int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind kind,
                        uint8_t **ret, uint64_t *ret_len, struct sf_error *err);

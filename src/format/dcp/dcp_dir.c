@@ -10,6 +10,7 @@
 #include "format/dcp/dcp_dir.h"
 #include "format/dcp/dcp_read.h"
 #include "format/format_dir.h"
+#include "store/fetch_many.h"
 
 /* __R.metadata below @dir: R, or -1. Written by saves without collectives, 2.9 on. */
 int64_t dcp_rank_metadata(const char *name, const char *dir)
@@ -56,6 +57,43 @@ static int by_rank(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
+#define RANKS_AT_ONCE 256
+#define RANK_BEGIN (UINT64_C(1) << 20)   /* bytes of a rank's metadata that are fetched ahead … */
+#define RANKS_BEGIN (UINT64_C(64) << 20) /* … and of all that are fetched at once */
+
+/* Metadata of ranks [first, *ret_end), as many as are fetched at once. */
+static int read_some(struct dcp_meta *each, struct sf_store *store, const struct rank_files *ranks,
+                     size_t first, size_t *ret_end, struct sf_error *err)
+{
+	SF_FREE struct sf_fetch_one *f = sf_alloc_array(RANKS_AT_ONCE, sizeof(*f));
+	const size_t most = SF_MIN(RANKS_AT_ONCE, SF_MAX(store->io->max_open, 1u));
+	uint64_t bytes = 0;
+	size_t n = 0;
+	int r = 0;
+
+	if (!f)
+		return sf_fail(err, -ENOMEM, "dcp: no memory for %zu rank files", ranks->n);
+	for (; n < most && first + n < ranks->n && bytes < RANKS_BEGIN; n++) {
+		const struct sf_objinfo *info = ranks->at[first + n].info;
+		/* what is no plain file was listed without a version: open says what it is */
+		f[n] = (struct sf_fetch_one){ .name = info->name,
+			                      .want = info->size != UINT64_MAX ? info : NULL,
+			                      .len = RANK_BEGIN };
+		bytes += SF_MIN(info->size, RANK_BEGIN);
+	}
+	sf_fetch_many(store, f, n, SF_FETCH_METADATA);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		r = f[i].r < 0 ? sf_fail(err, f[i].r, "%s", f[i].err.msg)
+		               : dcp_meta_read_source(&each[first + i], f[i].src, f[i].name,
+		                                      DCP_READER_AUTO, err);
+		sf_source_unref(f[i].src); /* its bytes go with it */
+		f[i].src = NULL;
+	}
+	sf_fetch_many_release(f, n);
+	*ret_end = first + n;
+	return r;
+}
+
 /* One file per rank instead of a global one: every rank must have committed. */
 static int read_ranks(struct dcp_meta *m, struct sf_store *store, const struct sf_objinfo *files,
                       size_t n, const char *dir, int64_t *ret_mtime, struct sf_error *err)
@@ -81,14 +119,13 @@ static int read_ranks(struct dcp_meta *m, struct sf_store *store, const struct s
 	each = calloc(ranks.n, sizeof(*each));
 	if (!each)
 		return sf_fail(err, -ENOMEM, "dcp: no memory for %zu rank files", ranks.n);
-	for (; got < ranks.n && r >= 0; got++) {
-		r = dcp_meta_read(&each[got], store, ranks.at[got].info->name, ranks.at[got].info,
-		                  DCP_READER_AUTO, err);
-		*ret_mtime = SF_MAX(*ret_mtime, ranks.at[got].info->version.mtime_ns);
-	}
+	while (got < ranks.n && r >= 0)
+		r = read_some(each, store, &ranks, got, &got, err);
+	for (size_t i = 0; i < ranks.n; i++)
+		*ret_mtime = SF_MAX(*ret_mtime, ranks.at[i].info->version.mtime_ns);
 	if (r >= 0)
 		r = dcp_meta_merge(m, each, ranks.n, err);
-	for (size_t i = 0; i < got; i++)
+	for (size_t i = 0; i < ranks.n; i++)
 		dcp_meta_release(&each[i]);
 	return r;
 }

@@ -12,16 +12,23 @@ int dcp_meta_read(struct dcp_meta *m, struct sf_store *store, const char *name,
                   const struct sf_objinfo *want, enum dcp_reader reader, struct sf_error *err)
 {
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
-	struct sf_error first =
-		SF_ERROR_INIT; /* a message stays behind only if the whole call fails */
 	int r;
 
 	dcp_meta_release(m);
 	/* what is no plain file was listed without a version: open says what it is */
 	r = store->ops->open(store, name, want && want->size != UINT64_MAX ? want : NULL, &src,
 	                     err);
-	if (r < 0)
-		return r;
+	return r < 0 ? r : dcp_meta_read_source(m, src, name, reader, err);
+}
+
+int dcp_meta_read_source(struct dcp_meta *m, struct sf_source *src, const char *name,
+                         enum dcp_reader reader, struct sf_error *err)
+{
+	struct sf_error first =
+		SF_ERROR_INIT; /* a message stays behind only if the whole call fails */
+	int r;
+
+	dcp_meta_release(m);
 	if (src->size > DCP_META_MAX)
 		return sf_fail(err, -E2BIG, "dcp '%s': %llu bytes, the limit for metadata is %llu",
 		               name, (unsigned long long)src->size,

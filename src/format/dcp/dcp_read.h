@@ -21,4 +21,8 @@ enum dcp_reader {
 int dcp_meta_read(struct dcp_meta *m, struct sf_store *store, const char *name,
                   const struct sf_objinfo *want, enum dcp_reader reader, struct sf_error *err);
 
+/* The same of one that is open. */
+int dcp_meta_read_source(struct dcp_meta *m, struct sf_source *src, const char *name,
+                         enum dcp_reader reader, struct sf_error *err);
+
 #endif

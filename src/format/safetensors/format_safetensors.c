@@ -15,6 +15,7 @@
 #include "format/format_unread.h"
 #include "format/safetensors/format_safetensors.h"
 #include "format/safetensors/safetensors_head.h"
+#include "store/fetch_many.h"
 #include "parse/safetensors.h"
 #include "store/source.h"
 
@@ -27,6 +28,7 @@
 
 #define INDEX_NAME "model.safetensors.index.json"
 #define INDEX_MAX (UINT64_C(1) << 30) /* bytes: 100 a key */
+#define FILES_AT_ONCE 256u
 #define HF_NAME_MAX (SF_FORMAT_NAME_MAX + 4096u)
 
 struct piece { /* one tensor of one file */
@@ -325,7 +327,8 @@ static int take_tensors(struct hf *h, uint32_t file, uint32_t place,
 	return r;
 }
 
-static int take_file(struct hf *h, uint32_t file)
+/* @got: the file, or why it could not be had; NULL where it is not listed. */
+static int take_file(struct hf *h, uint32_t file, const struct sf_fetch_one *got)
 {
 	SF_CLEANUP(safetensors_sharding_release) struct safetensors_sharding info = { 0 };
 	const struct sf_objinfo *f = listed(h, h->names.at[file]);
@@ -333,14 +336,15 @@ static int take_file(struct hf *h, uint32_t file)
 	uint32_t place;
 	int r;
 
-	if (!f)
+	if (!f || !got)
 		return 0; /* only an index can name it: warned about there */
 	h->mtime = SF_MAX(h->mtime, f->version.mtime_ns);
 	r = sf_ckpt_builder_place(h->b, f->name, strlen(f->name), SF_ITEM_RAW, SF_CODEC_NONE,
 	                          &place, h->err);
 	if (r < 0)
 		return r;
-	r = safetensors_read_header(h->src->store, f->name, &h->arena, &head, h->err);
+	r = got->r < 0 ? sf_fail(h->err, got->r, "%s", got->err.msg)
+	               : safetensors_read_header(got->src, f->name, &h->arena, &head, h->err);
 	if (r < 0)
 		return pass_over(h, f->name, r);
 	if (head.sharding_info) {
@@ -357,6 +361,28 @@ static int take_file(struct hf *h, uint32_t file)
 	if (r >= 0)
 		r = take_tensors(h, file, place, &head, &info);
 	return r < 0 ? sf_fail_ctx(h->err, r, "'%s'", f->name) : 0;
+}
+
+/* The files' headers are asked for side by side. */
+static int take_files(struct hf *h, uint32_t first, uint32_t end)
+{
+	SF_FREE struct sf_fetch_one *f = sf_alloc_array(FILES_AT_ONCE, sizeof(*f));
+	const struct sf_objinfo *info;
+	size_t n = 0, k = 0;
+	int r = 0;
+
+	if (!f)
+		return no_memory(h);
+	for (uint32_t i = first; i < end; i++)
+		if ((info = listed(h, h->names.at[i])))
+			f[n++] = (struct sf_fetch_one){ .name = info->name,
+				                        .want = info,
+				                        .len = SAFETENSORS_BEGIN };
+	sf_fetch_many(h->src->store, f, n, SF_FETCH_HEADER);
+	for (uint32_t i = first; i < end && r >= 0; i++)
+		r = take_file(h, i, listed(h, h->names.at[i]) ? &f[k++] : NULL);
+	sf_fetch_many_release(f, n);
+	return r;
 }
 
 /* The key as it is shown: in its container. */
@@ -494,7 +520,7 @@ static int read_index(struct hf *h, const struct sf_objinfo *index)
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	SF_FREE uint8_t *text = NULL;
 	uint64_t len;
-	int r = h->src->store->ops->open(h->src->store, index->name, NULL, &src, h->err);
+	int r = h->src->store->ops->open(h->src->store, index->name, index, &src, h->err);
 
 	h->mtime = index->version.mtime_ns;
 	if (r >= 0)
@@ -509,13 +535,14 @@ static int read_index(struct hf *h, const struct sf_objinfo *index)
 
 static int load(struct hf *h)
 {
+	const size_t most = SF_MIN(FILES_AT_ONCE, SF_MAX(h->src->store->io->max_open, 1u));
 	const struct sf_objinfo *index = listed(h, INDEX_NAME);
 	int r = index ? read_index(h, index) : 0;
 
 	if (r >= 0 && !h->nindexed)
 		r = take_listing(h);
-	for (uint32_t i = 0; i < h->names.n && r >= 0; i++)
-		r = take_file(h, i);
+	for (size_t i = 0; i < h->names.n && r >= 0; i += most)
+		r = take_files(h, (uint32_t)i, (uint32_t)SF_MIN(h->names.n, i + most));
 	if (r >= 0 && h->unread && h->sharded)
 		return sf_fail(h->err, -EBADMSG,
 		               "%u files of a sharded save cannot be read, and they may hold a "

@@ -9,28 +9,23 @@
 #include "format/safetensors/safetensors_head.h"
 #include "store/source.h"
 
-#define HEAD_FIRST 65536u /* bytes read at once: the headers of most files */
-
 static int no_memory(struct sf_error *err)
 {
 	return sf_fail(err, -ENOMEM, "safetensors: no memory for a header");
 }
 
-int safetensors_read_header(struct sf_store *store, const char *name, struct sf_arena *arena,
+int safetensors_read_header(struct sf_source *src, const char *name, struct sf_arena *arena,
                             struct sf_st_header *ret, struct sf_error *err)
 {
-	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	SF_FREE uint8_t *at = NULL;
 	uint64_t len, first;
-	int r = store->ops->open(store, name, NULL, &src, err);
+	int r;
 
-	if (r < 0)
-		return r;
-	first = SF_MIN(src->size, (uint64_t)HEAD_FIRST);
+	first = SF_MIN(src->size, (uint64_t)SAFETENSORS_BEGIN);
 	if (first < 8)
 		return sf_fail(err, -EBADMSG, "'%s': %llu bytes, a safetensors file has at least 8",
 		               name, (unsigned long long)src->size);
-	at = malloc(HEAD_FIRST);
+	at = malloc(SAFETENSORS_BEGIN);
 	if (!at)
 		return no_memory(err);
 	r = sf_source_read(src, 0, at, first, SF_FETCH_HEADER, err);

@@ -5,15 +5,17 @@
 #include "base/arena.h"
 #include "base/map.h"
 #include "parse/safetensors.h"
-#include "store/store.h"
+#include "store/source.h"
 
 struct cJSON;
+
+#define SAFETENSORS_BEGIN 65536u /* bytes of a file read at once: the headers of most */
 
 /*
  * safetensors_read_header - the file's header, its names in @arena. Cost: one read for most.
  * Errors: -EBADMSG, -E2BIG malformed or over a limit; those of the store.
  */
-int safetensors_read_header(struct sf_store *store, const char *name, struct sf_arena *arena,
+int safetensors_read_header(struct sf_source *src, const char *name, struct sf_arena *arena,
                             struct sf_st_header *ret, struct sf_error *err);
 
 /* DCP_SHARDING_INFO: { fqn: { "saved_offsets": [...] } }, found by name. */
