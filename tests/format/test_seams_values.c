@@ -61,7 +61,7 @@ static int add(struct sf_ckpt_builder *b, const char *key, uint64_t off,
 {
 	const uint64_t shape[2] = { 2, 3 }, zero[2] = { 0 };
 	uint32_t place, t;
-	int r = sf_ckpt_builder_place(b, "data", 4, SF_ITEM_RAW, SF_TRANSFORM_NONE, &place, err);
+	int r = sf_ckpt_builder_place(b, "data", 4, SF_ITEM_RAW, SF_CODEC_NONE, &place, err);
 
 	if (r >= 0)
 		r = sf_ckpt_builder_tensor(b, key, strlen(key), SF_FLOAT32, shape, 2, &t, err);
