@@ -31,17 +31,22 @@ static const char *may_be(const char *s, size_t len)
 
 bool sf_surrogates_any(const char *s, size_t len)
 {
-	for (const char *at, *end = s + len; (at = may_be(s, (size_t)(end - s))); s = at + 1)
-		if (is_escape(sf_utf8_surrogate(at, (size_t)(end - at))))
+	const char *at;
+
+	for (; (at = may_be(s, len)); len -= (size_t)(at + 1 - s), s = at + 1)
+		if (is_escape(sf_utf8_surrogate(at, len - (size_t)(at - s))))
 			return true;
 	return false;
 }
 
 size_t sf_surrogates_to_bytes(const char *s, size_t len, char *out)
 {
-	const char *end = s + len;
+	const char *end;
 	size_t n = 0;
 
+	if (len == 0)
+		return 0;
+	end = s + len;
 	while (s < end) {
 		uint32_t c = sf_utf8_surrogate(s, (size_t)(end - s));
 		if (is_escape(c)) {

@@ -58,7 +58,7 @@ static int open_item(void *arg, const struct sf_out_file *f, struct sf_vfile **r
 		return sf_view_bytes(r, it->bytes, it->nbytes, ret, err);
 	if (it->hf)
 		return sf_view_hf_companion(it->hf, r, it->companion, ret, err);
-	it->sel.entry = l->entry + it->first;
+	it->sel.entry = l->entry ? l->entry + it->first : NULL; /* a file of no keys */
 	switch (it->format) {
 	case SF_OUT_PT:
 		return sf_view_pt(c, r, &it->sel, ret, err);
