@@ -54,6 +54,7 @@ struct sf_ckpt_builder {
 	struct sf_map file_names;
 	uint64_t more_warnings;          /* not kept */
 	uint64_t name_bytes, path_bytes; /* of keys, of their paths' elements */
+	uint64_t inline_bytes;           /* of values */
 	const char *last_class;          /* the subclass given last, the arena's */
 	uint32_t nmain;                  /* SF_NONE: all keys */
 	bool has_listing;

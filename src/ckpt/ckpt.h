@@ -10,6 +10,7 @@
 #include "base/map.h"
 #include "parse/codec.h"
 #include "parse/dtype.h"
+#include "parse/torch_archive.h"
 #include "parse/torch_item.h" /* SF_DIMS_MAX */
 #include "parse/value_path.h"
 #include "store/store.h" /* struct sf_objinfo */
@@ -119,16 +120,34 @@ struct sf_subclass {
 	const uint64_t *shape;
 };
 
+/* A value that was part of a larger pickle, which the format has read: a pickle of its own. */
+struct sf_inline {
+	const uint8_t *pickle; /* protocol 2 */
+	uint64_t len;
+	/* what its persistent ids name, sorted by key: bytes of the object's item */
+	const struct sf_torch_record *storage;
+	uint32_t nstorages;
+};
+
 /* A non-tensor leaf: a pickled value. */
 struct sf_object {
 	uint32_t key;
 	uint32_t place; /* SF_NONE: no stored item */
 	uint64_t off, len;
+	/* NULL: the item is the value. Else the item is what the value was read from, where the
+	 * tensors inside it still are. */
+	const struct sf_inline *inlined;
 	/* the value is what the item's dict has under this str; NULL: all of the item */
 	const char *member;
 	uint32_t member_len;
 	const struct sf_subclass *subclass; /* NULL: metadata has it as an object */
 };
+
+/* Bytes of the value: what it costs to have it. */
+static inline uint64_t sf_object_bytes(const struct sf_object *o)
+{
+	return o->inlined ? o->inlined->len : o->len;
+}
 
 /* elements of a path that .pt files nest: a longer one's key stands flat at the root */
 #define SF_PATH_NESTED 64

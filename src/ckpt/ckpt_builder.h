@@ -87,6 +87,19 @@ void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32
                               uint32_t place, uint64_t off, uint64_t len);
 void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place,
                                 uint64_t off, uint64_t len);
+/*
+ * sf_ckpt_builder_set_value - the object is @v, part of what @a holds.
+ *
+ * @place, @off, @len: the container that was opened as @a, whose storages count from @off. @v is
+ * written as a pickle of its own, so what it shares with values outside of it is there twice; it
+ * must not hold what holds it. Marks are used, and 0 again.
+ * Errors: -E2BIG over SF_INLINE_MAX bytes of all values; -EBADMSG a storage that @a lacks, a place
+ * that is not there; -ENOTSUP tensors of a big-endian machine.
+ */
+#define SF_INLINE_MAX (UINT64_C(256) << 20)
+int sf_ckpt_builder_set_value(struct sf_ckpt_builder *b, uint32_t object, struct sf_pv *v,
+                              const struct sf_torch_archive *a, uint32_t place, uint64_t off,
+                              uint64_t len, struct sf_error *err);
 /* Only what the item's dict has under @member. */
 int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const char *member,
                                size_t len);

@@ -91,9 +91,9 @@ int sf_object_lines_load(struct sf_object_lines *l, struct sf_session *s, const 
 		l->at[i] = SIZE_MAX;
 		if (object == SF_NONE)
 			continue;
-		if (c->ckpt->object[object].len > LARGE) {
-			int len = snprintf(text, sizeof(text), "(%s)",
-			                   sf_human_size(c->ckpt->object[object].len, size));
+		const uint64_t bytes = sf_object_bytes(&c->ckpt->object[object]);
+		if (bytes > LARGE) {
+			int len = snprintf(text, sizeof(text), "(%s)", sf_human_size(bytes, size));
 			add(l, i, text, (size_t)len);
 			continue;
 		}

@@ -233,6 +233,7 @@ static int visit_leaves(struct sf_value_walk *w, struct sf_pv *v, unsigned depth
 		return visit_list(w, v, SF_PATH_LIST, depth + 1);
 	if (v->kind == SF_PV_TUPLE && v->seq.n)
 		return visit_tuple(w, v, depth + 1);
+	v->mark = 0; /* it is told, and may be written: marks are the writer's, too */
 	r = take_tensor(w, v, &parts);
 	if (r == 0)
 		r = tell(w, SF_WALK_VALUE, v);

@@ -36,7 +36,8 @@ struct sf_value_walk {
 	 * from those, and among the attributes of tensor subclasses. Where none is found nothing is
 	 * told, nor looked at twice; sf_pv.mark of what was walked is not 0 any more. true: all
 	 * leaves are: what is neither a dict with keys that are texts or ints (an OrderedDict too)
-	 * nor a list or tuple, or is an empty one of those. Marks are 0 again.
+	 * nor a list or tuple, or is an empty one of those. Marks are 0 again, and in what is
+	 * told meanwhile, unless it holds what holds it.
 	 */
 	bool leaves;
 	unsigned depth_max;

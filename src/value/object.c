@@ -185,6 +185,17 @@ static int parse_item(struct item *it, struct sf_object_value *v, struct sf_erro
 	return memcmp(p, "PK\3\4", 4) == 0 ? parse_archive(it, v, err) : raw_bytes(it, v, err);
 }
 
+/* A value that is there already. */
+static int parse_inlined(struct sf_reader *r, const struct sf_inline *in, struct sf_object_value *v,
+                         struct sf_error *err)
+{
+	const struct sf_pickle_limits limits = { .memory = most(r) };
+
+	v->storage = in->storage;
+	v->nstorages = in->nstorages;
+	return sf_pickle_parse(in->pickle, in->len, &limits, &v->arena, &v->root, NULL, err);
+}
+
 /* One object's turn in a batch. */
 struct turn {
 	uint32_t object;
@@ -268,10 +279,12 @@ static int parse_turn(struct batch *b, struct turn *t, struct sf_object_value *v
 	uint64_t limit = sf_budget_limit(sf_reader_io(b->r)->budget);
 	struct sf_error why = SF_ERROR_INIT;
 
+	const struct sf_object *o = &sf_reader_ckpt(b->r)->object[t->object];
+
 	v->arena.charge = b->charge;
-	int r = parse_item(&it, v, &why);
+	int r = o->inlined ? parse_inlined(b->r, o->inlined, v, &why) : parse_item(&it, v, &why);
 	if (r >= 0)
-		r = take_member(&sf_reader_ckpt(b->r)->object[t->object], v, &why);
+		r = take_member(o, v, &why);
 	if (r < 0 && b->charge->refused > limit) {
 		/* it is the object's own fault: there never will be more */
 		r = sf_fail(&why, -E2BIG,
@@ -337,12 +350,17 @@ static int fetch(struct batch *b, struct sf_error *err)
 		return sf_fail(err, -ENOMEM, "%zu objects", b->n);
 	for (size_t i = 0; i < b->n; i++) {
 		struct turn *t = &b->turn[i];
+		const struct sf_object *o = &sf_reader_ckpt(b->r)->object[t->object];
 		r = known_damage(b->r, t->object, &why);
-		if (r >= 0) {
+		if (r >= 0 && !o->inlined) {
 			ask[n++] = t->object;
 			continue;
 		}
 		t->there = true;
+		if (r >= 0) {
+			t->len = o->inlined->len;
+			continue;
+		}
 		r = keep_failure(b, t, r, &why);
 		if (r < 0)
 			return sf_fail(err, r, "%s", why.msg);
@@ -427,7 +445,8 @@ uint64_t sf_objects_guess(struct sf_reader *r, const uint32_t *objects, size_t n
 	uint64_t sum = GUESS_LEAST, limit = sf_budget_limit(sf_reader_io(r)->budget), more;
 
 	for (size_t i = 0; i < n && sum < limit; i++)
-		if (!sf_mul(ckpt->object[objects[i]].len, TIMES, &more) || !sf_add(sum, more, &sum))
+		if (!sf_mul(sf_object_bytes(&ckpt->object[objects[i]]), TIMES, &more) ||
+		    !sf_add(sum, more, &sum))
 			sum = limit;
 	return SF_MIN(sum, limit);
 }
@@ -447,8 +466,8 @@ static int load(struct sf_reader *r, const uint32_t *objects, size_t n, each_fn 
 		struct sf_charge own, *c = charge ? charge : &own;
 		uint64_t bytes = 0;
 		for (k = 0; k < BATCH_OBJECTS && at + k < n; k++) {
-			uint64_t len =
-				SF_MIN(ckpt->object[objects[at + k]].len, (uint64_t)ITEM_WHOLE);
+			uint64_t len = SF_MIN(sf_object_bytes(&ckpt->object[objects[at + k]]),
+			                      (uint64_t)ITEM_WHOLE);
 			if (k > 0 && bytes + len > most_bytes)
 				break;
 			bytes += len;

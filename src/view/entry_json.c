@@ -72,7 +72,7 @@ static void put_head(struct sf_buf *out, const struct sf_catalog *c, const struc
 	sf_buf_str(out, ", ");
 	if (e->tensor == SF_NONE) {
 		sf_buf_printf(out, "\"object\": true, \"bytes\": %" PRIu64 ", ",
-		              c->ckpt->object[e->object].len);
+		              sf_object_bytes(&c->ckpt->object[e->object]));
 	} else {
 		const struct sf_tensor *t = &c->ckpt->tensor[e->tensor];
 		sf_buf_printf(out, "\"dtype\": \"%s\", ", sf_dtype_info(t->dtype)->torch);

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "seam_world.h"
+#include "value/object.h"
 #include "value_lines.h"
 
 /* What a format may say of values, keys and storages beyond DCP, read back through the views. */
@@ -197,6 +198,297 @@ START_TEST(a_group_file_may_be_a_tuple)
 }
 END_TEST
 
+/* ---- a file of torch.save whose leaves are keys ---- */
+
+static struct {
+	uint8_t at[16384];
+	size_t len;
+	struct sf_buf leaves; /* what torch says is in it */
+} torch_file;
+
+struct lowering {
+	struct sf_ckpt_builder *b;
+	const struct sf_torch_archive *a;
+	uint32_t place;
+	struct sf_error *err;
+};
+
+static bool dense(const struct sf_torch_tensor *t)
+{
+	uint64_t step = 1;
+
+	for (unsigned d = t->ndim; d-- > 0; step *= t->shape[d])
+		if (t->shape[d] != 1 && (uint64_t)t->stride[d] != step)
+			return false;
+	return !t->conj && !t->neg;
+}
+
+static int lower_tensor(struct lowering *l, const char *key, size_t len,
+                        const struct sf_torch_tensor *t)
+{
+	const struct sf_torch_record *s = sf_torch_record_find(
+		l->a->storage, l->a->nstorages, t->storage_key->str.at, t->storage_key->str.len);
+	uint64_t bytes = sf_dtype_info((enum sf_dtype)t->dtype)->bytes,
+		 off = s->off + t->storage_off * bytes, zero[8] = { 0 };
+	uint32_t tensor;
+	int r = sf_ckpt_builder_tensor(l->b, key, len, (enum sf_dtype)t->dtype, t->shape, t->ndim,
+	                               &tensor, l->err);
+
+	for (unsigned d = 0; d < t->ndim; d++)
+		bytes *= t->shape[d];
+	if (r >= 0)
+		r = sf_ckpt_builder_chunk(l->b, zero, t->shape, l->err);
+	if (r >= 0)
+		sf_ckpt_builder_set_item(l->b, tensor, 0, l->place, off, bytes);
+	return r;
+}
+
+static int lower_leaf(struct sf_value_walk *w, enum sf_walk_what what, struct sf_pv *v)
+{
+	struct lowering *l = w->arg;
+	const char *key = (const char *)w->name.at;
+	const struct sf_path_elem *path;
+	uint32_t object;
+	size_t n = 0;
+	int r;
+
+	ck_assert(what == SF_WALK_TENSOR || what == SF_WALK_VALUE);
+	if (what == SF_WALK_TENSOR && dense(&w->t)) {
+		r = lower_tensor(l, key, w->name.len, &w->t);
+	} else {
+		r = sf_ckpt_builder_object(l->b, key, w->name.len, &object, l->err);
+		if (r >= 0)
+			r = sf_ckpt_builder_set_value(l->b, object, v, l->a, l->place, 0,
+			                              torch_file.len, l->err);
+	}
+	path = sf_value_walk_path(w, &n);
+	return r < 0 ? r : sf_ckpt_builder_path(l->b, key, w->name.len, path, n, l->err);
+}
+
+static int lower_torch(struct sf_ckpt_builder *b, struct sf_error *err)
+{
+	const struct sf_torch_input in = { torch_file.len, torch_file.at, NULL, NULL };
+	const struct sf_torch_options opt = { 0 };
+	struct sf_arena arena = { 0 };
+	struct sf_torch_archive a;
+	struct lowering l = { .b = b, .a = &a, .err = err };
+	struct sf_value_walk w = { .tell = lower_leaf,
+		                   .arg = &l,
+		                   .leaves = true,
+		                   .depth_max = 100,
+		                   .nodes_max = 1000,
+		                   .name_max = 1000 };
+	int r = sf_torch_open(&in, &opt, &arena, &a, err);
+
+	if (r >= 0)
+		r = sf_ckpt_builder_place(b, "file.pt", 7, SF_ITEM_RAW, SF_CODEC_NONE, &l.place,
+		                          err);
+	if (r >= 0)
+		r = sf_value_walk(&w, a.root);
+	sf_value_walk_release(&w);
+	sf_arena_release(&arena);
+	return r;
+}
+
+static void load_torch(const char *name)
+{
+	static const char *const end[] = { "pt", "leaves" };
+	char rel[64], path[4096];
+	uint8_t at[16384];
+
+	sf_buf_release(&torch_file.leaves);
+	for (int i = 0; i < 2; i++) {
+		snprintf(rel, sizeof(rel), "torch-save/%s.%s", name, end[i]);
+		FILE *f = fopen(sf_test_data(path, rel), "rb");
+		ck_assert_msg(f != NULL, "%s", path);
+		size_t n = fread(at, 1, sizeof(at), f);
+		fclose(f);
+		ck_assert_uint_lt(n, sizeof(at));
+		if (i == 0)
+			memcpy(torch_file.at, at, torch_file.len = n);
+		else
+			sf_buf_add(&torch_file.leaves, at, n);
+	}
+}
+
+static const char *const torch_files[] = { "zip", "stream", "stream_p4", "stream_views", "tar" };
+
+/* Every leaf a key of its own, plain values and strided tensors as values of their own: in one .pt
+ * file it is the same value again. */
+START_TEST(the_leaves_of_one_pickle_are_keys)
+{
+	struct seam w = { 0 };
+	struct sf_arena arena = { 0 };
+	struct sf_torch_archive a;
+	struct sf_buf lines = { 0 };
+	uint32_t entry[64];
+	uint8_t *at;
+	uint64_t len;
+
+	load_torch(torch_files[_i]);
+	seam_file(&w, "file.pt", torch_file.at, torch_file.len);
+	seam_open(&w, lower_torch);
+	const struct sf_selection sel = { .entry = entry, .n = w.s.catalog->n };
+	for (uint32_t i = 0; i < sel.n; i++)
+		entry[i] = i;
+	open_pt(&w, &sel, &arena, &at, &len, &a);
+	value_lines(&lines, at, &a);
+	ck_assert_str_eq(sf_buf_cstr(&lines), sf_buf_cstr(&torch_file.leaves));
+	/* and nothing in it is damaged */
+	seam_verify(&w, NULL);
+	free(at);
+	sf_arena_release(&arena);
+	sf_buf_release(&lines);
+	sf_buf_release(&torch_file.leaves);
+	seam_close(&w);
+}
+END_TEST
+
+static void check_json(struct seam *w, const char *key, const char *want)
+{
+	const uint32_t entry = seam_entry(w, key);
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_vfile *f;
+	uint64_t len;
+
+	ck_assert_msg(sf_view_value_json(w->s.catalog, w->s.reader, entry, &f, &err) >= 0, "%s",
+	              err.msg);
+	char *json = (char *)seam_read(f, &len);
+	json[len] = '\0';
+	ck_assert_msg(strstr(json, want) != NULL, "%s", json);
+	free(json);
+}
+
+START_TEST(a_value_of_a_pickle_is_an_object_in_every_view)
+{
+	struct seam w = { 0 };
+	struct sf_vfile *f;
+	uint64_t len;
+
+	load_torch("zip");
+	seam_file(&w, "file.pt", torch_file.at, torch_file.len);
+	seam_open(&w, lower_torch);
+	check_json(&w, "epoch", "3");
+	check_json(&w, "optim.param_groups.0.betas.1", "0.999");
+	check_json(&w, "none", "null");
+	check_json(&w, "classes", "1, 2");
+	/* alone in a file; its storage is read where it lies in the file of torch.save */
+	const uint32_t entry = seam_entry(&w, "model.wt");
+	const struct sf_object *o = &w.s.ckpt->object[w.s.catalog->entry[entry].object];
+	ck_assert(o->inlined && o->inlined->nstorages == 1 &&
+	          sf_object_bytes(o) == o->inlined->len);
+	const struct sf_selection sel = { .entry = &entry, .n = 1, .bare = true };
+	struct sf_arena arena = { 0 };
+	struct sf_torch_archive a;
+	struct sf_torch_tensor t;
+	uint8_t *at;
+	open_pt(&w, &sel, &arena, &at, &len, &a);
+	ck_assert_int_eq(sf_torch_tensor_from_pv(a.root, &t, NULL), 1);
+	ck_assert(t.shape[0] == 3 && t.stride[0] == 1 && a.nstorages == 1);
+	ck_assert_mem_eq(at + a.storage[0].off, torch_file.at + o->inlined->storage[0].off, 48);
+	free(at);
+	sf_arena_release(&arena);
+	/* what is said of it counts its own bytes */
+	char text[64];
+	ck_assert_int_eq(sf_view_entry_json(w.s.catalog, w.s.reader, entry, &f, NULL), 0);
+	char *json = (char *)seam_read(f, &len);
+	json[len] = '\0';
+	snprintf(text, sizeof(text), "\"bytes\": %llu,", (unsigned long long)o->inlined->len);
+	ck_assert_msg(strstr(json, text) && strstr(json, "\"file\": \"file.pt\""), "%s", json);
+	free(json);
+	sf_buf_release(&torch_file.leaves);
+	seam_close(&w);
+}
+END_TEST
+
+/* A safetensors file of many keys has what is inside values, where it can. */
+START_TEST(tensors_inside_values_are_in_safetensors_files)
+{
+	uint32_t entry[64];
+	struct seam w = { 0 };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_arena arena = { 0 };
+	struct sf_st_header head;
+	struct sf_vfile *f;
+	uint64_t size;
+
+	load_torch("zip");
+	seam_file(&w, "file.pt", torch_file.at, torch_file.len);
+	seam_open(&w, lower_torch);
+	const struct sf_selection sel = { .entry = entry, .n = w.s.catalog->n };
+	for (uint32_t i = 0; i < sel.n; i++)
+		entry[i] = i;
+	ck_assert_int_eq(sf_view_safetensors(w.s.catalog, w.s.reader, &sel, &f, &err), 0);
+	uint8_t *at = seam_read(f, &size);
+	ck_assert_int_eq(sf_st_parse(at + 8, sf_le64(at), &arena, &head, &err), 0);
+	/* w, tied, rows, empty, step, exp_avg, the one in a tuple, u16; the others are strided */
+	ck_assert_uint_eq(head.n, 8);
+	free(at);
+	sf_arena_release(&arena);
+	sf_buf_release(&torch_file.leaves);
+	seam_close(&w);
+}
+END_TEST
+
+static int no_value(void *arg, uint32_t object, struct sf_object_value *v, struct sf_error *err)
+{
+	ck_abort_msg("object %u", object);
+	return 0;
+}
+
+/* The file that values came from has lost its end since. */
+START_TEST(a_value_of_a_file_that_is_cut_is_damaged)
+{
+	const uint32_t object = 0;
+	struct sf_error err = SF_ERROR_INIT;
+	struct seam w = { 0 };
+
+	load_torch("zip");
+	seam_file(&w, "file.pt", torch_file.at, torch_file.len - 1);
+	seam_open(&w, lower_torch);
+	seam_warns(&w, "truncated-file", ((const char *const[]){ "file.pt", NULL }));
+	ck_assert_int_eq(sf_objects_load(w.s.reader, &object, 1, no_value, NULL, &err), -EBADMSG);
+	sf_buf_release(&torch_file.leaves);
+	seam_close(&w);
+}
+END_TEST
+
+START_TEST(values_are_refused_that_do_not_fit_their_container)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	const struct sf_torch_options opt = { 0 };
+	struct sf_arena arena = { 0 };
+	struct sf_torch_archive a;
+	struct sf_ckpt_builder *b;
+	uint32_t raw, torch, o;
+
+	load_torch("zip_big");
+	const struct sf_torch_input in = { torch_file.len, torch_file.at, NULL, NULL };
+	const uint64_t len = in.len;
+	ck_assert_int_eq(sf_torch_open(&in, &opt, &arena, &a, &err), 0);
+	ck_assert_int_eq(sf_ckpt_builder_new("seam", "src", &b, NULL), 0);
+	ck_assert_int_eq(sf_ckpt_builder_place(b, "f", 1, SF_ITEM_RAW, SF_CODEC_NONE, &raw, NULL),
+	                 0);
+	ck_assert_int_eq(
+		sf_ckpt_builder_place(b, "f", 1, SF_ITEM_TORCH, SF_CODEC_NONE, &torch, NULL), 0);
+	ck_assert_int_eq(sf_ckpt_builder_object(b, "key", 3, &o, NULL), 0);
+#define SET(place, len) sf_ckpt_builder_set_value(b, o, a.root, &a, place, 0, len, &err)
+	ck_assert_int_eq(SET(raw, len), -ENOTSUP);
+	ck_assert_msg(strstr(err.msg, "'key'") && strstr(err.msg, "big-endian"), "%s", err.msg);
+	a.big_endian = false;
+	ck_assert_int_eq(SET(raw, 100), -EBADMSG);
+	ck_assert_int_eq(SET(torch, len), -EBADMSG);
+	ck_assert_int_eq(SET(torch + 1, len), -EBADMSG);
+	a.nstorages = 0;
+	ck_assert_int_eq(SET(raw, len), -EBADMSG);
+	ck_assert_msg(strstr(err.msg, "no storage '0'") != NULL, "%s", err.msg);
+#undef SET
+	sf_ckpt_builder_free(b);
+	sf_arena_release(&arena);
+	sf_buf_release(&torch_file.leaves);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("seams_values");
@@ -205,6 +497,11 @@ int main(void)
 	tcase_add_test(tc, dicts_of_ints_lists_and_tuples_are_what_their_paths_say);
 	tcase_add_test(tc, a_number_is_one_key_whatever_holds_it);
 	tcase_add_test(tc, a_group_file_may_be_a_tuple);
+	tcase_add_loop_test(tc, the_leaves_of_one_pickle_are_keys, 0, SF_ARRAY_LEN(torch_files));
+	tcase_add_test(tc, a_value_of_a_pickle_is_an_object_in_every_view);
+	tcase_add_test(tc, tensors_inside_values_are_in_safetensors_files);
+	tcase_add_test(tc, a_value_of_a_file_that_is_cut_is_damaged);
+	tcase_add_test(tc, values_are_refused_that_do_not_fit_their_container);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
