@@ -25,6 +25,7 @@ TESTS_UNIT = \
 	%D%/unit/test_error \
 	%D%/unit/test_expect \
 	%D%/unit/test_guard \
+	%D%/unit/test_iov \
 	%D%/unit/test_item_cache \
 	%D%/unit/test_json \
 	%D%/unit/test_facts \

@@ -1,9 +1,9 @@
 #include "config.h"
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <string.h>
 #include <unistd.h>
+#include "base/iov.h"
 #include "tool/copy_out.h"
 
 enum { WINDOW = 4 << 20, AHEAD = 4 }; /* bytes of a read, and how many are under way */
@@ -35,27 +35,11 @@ static void completed(struct sf_read *rd, int r)
 
 static int write_all(int fd, struct iovec *iov, int n, struct sf_error *err)
 {
-	while (n > 0) {
-		ssize_t k = writev(fd, iov, n < 1024 ? n : 1024);
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0 && errno == EAGAIN) { /* somebody made our stdout non-blocking */
-			struct pollfd p = { .fd = fd, .events = POLLOUT };
-			poll(&p, 1, -1);
-			continue;
-		}
-		if (k < 0)
-			return errno == EFAULT ? sf_fail(err, -ESTALE,
-			                                 "a shard was truncated while it was read")
-			                       : sf_fail_errno(err, "write");
-		for (; n > 0 && (size_t)k >= iov->iov_len; iov++, n--)
-			k -= (ssize_t)iov->iov_len;
-		if (n > 0) {
-			iov->iov_base = (char *)iov->iov_base + k;
-			iov->iov_len -= (size_t)k;
-		}
-	}
-	return 0;
+	int r = sf_writev_all(fd, iov, n);
+
+	if (r == -EFAULT)
+		return sf_fail(err, -ESTALE, "a shard was truncated while it was read");
+	return r < 0 ? sf_fail(err, r, "write: %s", strerror(-r)) : 0;
 }
 
 int sf_copy_out(struct sf_session *s, struct sf_vfile *file, int fd, struct sf_error *err)

@@ -6,8 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/uio.h>
 #include <unistd.h>
+#include "base/iov.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "parse/zip_write.h"
@@ -75,25 +75,13 @@ static int too_large(const struct writing *w, struct sf_error *err)
 static int pwrite_all(struct writing *w, struct iovec *iov, int n, uint64_t off,
                       struct sf_error *err)
 {
-	while (n > 0) {
-		ssize_t k = pwritev(w->fd, iov, n < 1024 ? n : 1024, (off_t)off);
-		if (k < 0 && errno == EINTR)
-			continue;
-		if (k < 0 && errno == EFAULT)
-			return sf_fail(err, -ESTALE, "a shard was truncated while it was read");
-		if (k < 0 && errno == EFBIG)
-			return too_large(w, err);
-		if (k < 0)
-			return sf_fail_errno(err, "'%s'", w->path);
-		off += (uint64_t)k;
-		for (; n > 0 && (size_t)k >= iov->iov_len; iov++, n--)
-			k -= (ssize_t)iov->iov_len;
-		if (n > 0) {
-			iov->iov_base = (char *)iov->iov_base + k;
-			iov->iov_len -= (size_t)k;
-		}
-	}
-	return 0;
+	int r = sf_pwritev_all(w->fd, iov, n, off);
+
+	if (r == -EFAULT)
+		return sf_fail(err, -ESTALE, "a shard was truncated while it was read");
+	if (r == -EFBIG)
+		return too_large(w, err);
+	return r < 0 ? sf_fail(err, r, "'%s': %s", w->path, strerror(-r)) : 0;
 }
 
 static uint64_t parts_of(uint64_t len)
