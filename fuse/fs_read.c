@@ -3,6 +3,7 @@
 #include <time.h>
 #include <string.h>
 #include <stdlib.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "fuse/fs_ops.h"
 
@@ -184,16 +185,10 @@ void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	sf_read_release(&rd);
 }
 
-static void wait_locked(struct sf_fs *fs, long ms)
+static void wait_locked(struct sf_fs *fs, unsigned ms)
 {
-	struct timespec until;
+	const struct timespec until = sf_until_ms(CLOCK_REALTIME, ms);
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += ms * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	pthread_cond_timedwait(&fs->locked.c, &fs->locked.m, &until);
 }
 

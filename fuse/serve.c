@@ -9,6 +9,7 @@
 #include <sys/eventfd.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/buf.h"
 #include "base/log_limit.h"
@@ -95,12 +96,7 @@ static void stop_workers(struct workers *w)
 		struct timespec until;
 		do {
 			pthread_kill(w->thread[i], SIGUSR2);
-			clock_gettime(CLOCK_REALTIME, &until);
-			until.tv_nsec += 5000000;
-			if (until.tv_nsec >= 1000000000) {
-				until.tv_nsec -= 1000000000;
-				until.tv_sec++;
-			}
+			until = sf_until_ms(CLOCK_REALTIME, 5);
 		} while (pthread_timedjoin_np(w->thread[i], NULL, &until) != 0);
 	}
 }
@@ -206,9 +202,10 @@ int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*read
 		sf_buf_cstr(&said);
 		while (said.len && said.at[said.len - 1] == '\n')
 			said.at[--said.len] = 0;
-		r = sf_fail(err, -EIO, "cannot mount on '%.300s': %.500s (shardfuse doctor says how to fix it)",
-		            o->mountpoint,
-		            said.len ? (char *)said.at : "fusermount3 says why above");
+		r = sf_fail(
+			err, -EIO,
+			"cannot mount on '%.300s': %.500s (shardfuse doctor says how to fix it)",
+			o->mountpoint, said.len ? (char *)said.at : "fusermount3 says why above");
 	}
 	fuse_said = NULL;
 	if (r < 0)

@@ -14,6 +14,7 @@ TESTS_UNIT = \
 	%D%/unit/test_common \
 	%D%/unit/test_complete \
 	%D%/unit/test_copy_out \
+	%D%/unit/test_clock \
 	%D%/unit/test_coalesce \
 	%D%/unit/test_codec \
 	%D%/unit/test_columns \
@@ -154,6 +155,7 @@ TESTS_FUSE = \
 	%D%/unit/test_fs_errno \
 	%D%/unit/test_ask \
 	%D%/unit/test_atomic_file \
+	%D%/unit/test_mem \
 	%D%/unit/test_mount_options \
 	%D%/unit/test_mountpoint \
 	%D%/unit/test_open_table \

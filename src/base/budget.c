@@ -237,7 +237,7 @@ struct sleeper {
 
 static void wake(struct sf_budget_wait *w)
 {
-	struct sleeper *s = (struct sleeper *)((char *)w - offsetof(struct sleeper, wait));
+	struct sleeper *s = sf_container_of(w, struct sleeper, wait);
 
 	pthread_mutex_lock(&s->m);
 	s->granted = true;

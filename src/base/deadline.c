@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/deadline.h"
 #include "base/thread_pool.h"
 
@@ -16,14 +17,6 @@ struct sf_deadlines {
 	} locked;
 	pthread_t thread;
 };
-
-static uint64_t now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000000000 + (uint64_t)t.tv_nsec;
-}
 
 int sf_deadlines_new(struct sf_deadlines **ret, struct sf_error *err)
 {
@@ -78,7 +71,7 @@ static void list_locked(struct sf_deadlines *l, struct sf_deadline *d, struct sf
 
 static void wait_locked(struct sf_deadlines *l, uint64_t until_ns)
 {
-	struct timespec until = { (time_t)(until_ns / 1000000000), (long)(until_ns % 1000000000) };
+	const struct timespec until = sf_timespec(until_ns);
 
 	if (until_ns == UINT64_MAX)
 		pthread_cond_wait(&l->locked.wake, &l->locked.m);
@@ -93,7 +86,7 @@ static void *run(void *arg)
 	pthread_mutex_lock(&l->locked.m);
 	while (!l->locked.ending) {
 		struct sf_deadline *d = l->locked.first;
-		if (!d || d->at_ns > now_ns()) {
+		if (!d || d->at_ns > (uint64_t)sf_now_ns()) {
 			wait_locked(l, d ? d->at_ns : UINT64_MAX);
 			continue;
 		}
@@ -116,7 +109,7 @@ int sf_deadlines_add(struct sf_deadlines *l, struct sf_deadline *d, const void *
 
 	d->owner = owner;
 	d->expedited = false;
-	d->at_ns = timeout_ms ? now_ns() + (uint64_t)timeout_ms * 1000000 : UINT64_MAX;
+	d->at_ns = timeout_ms ? (uint64_t)sf_now_ns() + (uint64_t)timeout_ms * 1000000 : UINT64_MAX;
 	pthread_mutex_lock(&l->locked.m);
 	if (!l->locked.runs) {
 		r = sf_thread_start(&l->thread, run, l);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/log_limit.h"
 #include "base/mem.h"
 
@@ -46,14 +47,6 @@ struct told {
 	enum sf_log_level level;
 	char text[TEXT];
 };
-
-static uint64_t now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
 
 int sf_log_limit_new(const struct sf_log *log, unsigned window_ms, unsigned nkeys,
                      struct sf_log_limit **ret, struct sf_error *err)
@@ -163,13 +156,12 @@ static void *tell_in_time(void *arg)
 	pthread_mutex_lock(&l->locked.m);
 	while (!l->locked.ending) {
 		uint32_t i = l->locked.first;
-		uint64_t now = now_ms();
+		uint64_t now = (uint64_t)sf_now_ms();
 		struct told t;
 		if (!l->locked.pending) {
 			pthread_cond_wait(&l->locked.wake, &l->locked.m);
 		} else if (l->seen[i].ends_ms > now) {
-			struct timespec until = { (time_t)(l->seen[i].ends_ms / 1000),
-				                  (long)(l->seen[i].ends_ms % 1000) * 1000000 };
+			const struct timespec until = sf_timespec(l->seen[i].ends_ms * 1000000);
 			pthread_cond_timedwait(&l->locked.wake, &l->locked.m, &until);
 		} else if (!l->seen[i].more) {
 			forget_first_locked(l, &t);
@@ -244,7 +236,7 @@ static void count_locked(struct sf_log_limit *l, struct seen *s)
 static bool is_first(struct sf_log_limit *l, enum sf_log_level level, uint64_t key,
                      const char *line, struct told *forgotten)
 {
-	uint64_t now = now_ms();
+	uint64_t now = (uint64_t)sf_now_ms();
 	uint32_t i;
 	bool first;
 

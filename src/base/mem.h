@@ -12,6 +12,10 @@
 #define SF_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SF_MAX(a, b) ((a) > (b) ? (a) : (b))
 
+/* The struct of @type whose @member @ptr points to. */
+#define sf_container_of(ptr, type, member) \
+	((type *)(void *)((char *)(1 ? (ptr) : &((type *)0)->member) - offsetof(type, member)))
+
 /* One owner: the variable frees what it points to when it goes out of scope; SF_STEAL() hands
  * over. */
 static inline void sf_freep(void *p)

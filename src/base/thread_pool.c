@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 
@@ -150,13 +151,7 @@ void sf_thread_pool_leave(struct sf_thread_pool *pool, unsigned wait_ms)
 	if (!pool)
 		return;
 	end(pool);
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += wait_ms / 1000;
-	until.tv_nsec += (long)(wait_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
+	until = sf_until_ms(CLOCK_MONOTONIC, wait_ms);
 	pthread_mutex_lock(&pool->locked.m);
 	while (pool->locked.live &&
 	       pthread_cond_timedwait(&pool->locked.ended, &pool->locked.m, &until) != ETIMEDOUT)

@@ -11,6 +11,7 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "cli/doctor_mount.h"
 #include "tool/ask.h"
@@ -23,13 +24,6 @@ struct trial {
 	int said;  /* its stderr, -1 none */
 	unsigned timeout_ms;
 };
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 static void nap(void)
 {
@@ -96,7 +90,7 @@ static int ended(pid_t pid, int64_t until, int *ret_status)
 		pid_t r = waitpid(pid, ret_status, WNOHANG);
 		if (r == pid || (r < 0 && errno != EINTR))
 			return 1;
-		if (now_ms() >= until)
+		if (sf_now_ms() >= until)
 			return 0;
 		nap();
 	}
@@ -153,7 +147,7 @@ static int mount_it(struct trial *t, const sigset_t *mask, struct sf_error *err)
 {
 	const char *argv[] = { "shardfuse", "mount", "-f", "-q", t->ckpt, t->mnt, NULL };
 	int fd[2], status;
-	int64_t until = now_ms() + t->timeout_ms;
+	int64_t until = sf_now_ms() + t->timeout_ms;
 
 	if (pipe2(fd, O_CLOEXEC | O_NONBLOCK) < 0)
 		return sf_fail_errno(err, "pipe");
@@ -163,7 +157,7 @@ static int mount_it(struct trial *t, const sigset_t *mask, struct sf_error *err)
 	if (pid < 0)
 		return sf_fail_errno(err, "fork");
 	t->pid = pid;
-	while (now_ms() < until) {
+	while (sf_now_ms() < until) {
 		if (ended(pid, 0, &status)) {
 			t->pid = 0;
 			return what_it_said(t, err);
@@ -184,9 +178,10 @@ static void clean(struct trial *t, const sigset_t *mask)
 
 	if (t->pid) {
 		kill(t->pid, SIGTERM);
-		if (!ended(t->pid, now_ms() + SF_MIN((unsigned)END_MS, t->timeout_ms), &status)) {
+		if (!ended(t->pid, sf_now_ms() + SF_MIN((unsigned)END_MS, t->timeout_ms),
+		           &status)) {
 			kill(t->pid, SIGKILL);
-			ended(t->pid, now_ms() + END_MS, &status);
+			ended(t->pid, sf_now_ms() + END_MS, &status);
 		}
 	}
 	if (t->said >= 0)
@@ -196,9 +191,9 @@ static void clean(struct trial *t, const sigset_t *mask)
 	/* a directory that is still a mountpoint cannot go */
 	if (rmdir(t->mnt) < 0 && errno != ENOENT) {
 		pid_t pid = start(umount, -1, mask);
-		if (pid > 0 && !ended(pid, now_ms() + END_MS, &status)) {
+		if (pid > 0 && !ended(pid, sf_now_ms() + END_MS, &status)) {
 			kill(pid, SIGKILL);
-			ended(pid, now_ms() + END_MS, &status);
+			ended(pid, sf_now_ms() + END_MS, &status);
 		}
 		rmdir(t->mnt);
 	}

@@ -77,7 +77,7 @@ void sf_op_cancel_late(struct sf_op *op)
 
 static void go_on(struct sf_task *task)
 {
-	struct sf_op *op = (struct sf_op *)((char *)task - offsetof(struct sf_op, go_on));
+	struct sf_op *op = sf_container_of(task, struct sf_op, go_on);
 
 	op->r->resume(op);
 }

@@ -123,7 +123,7 @@ static void go_on(struct sf_op_req *q, bool tried)
 
 static void request_done(struct sf_io_req *req, int r)
 {
-	struct sf_op_req *q = (struct sf_op_req *)((char *)req - offsetof(struct sf_op_req, io));
+	struct sf_op_req *q = sf_container_of(req, struct sf_op_req, io);
 
 	pthread_mutex_lock(&q->op->m);
 	q->out = false;

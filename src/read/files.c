@@ -28,8 +28,7 @@ static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
 
 static void open_task(struct sf_task *task)
 {
-	struct sf_op_open *o =
-		(struct sf_op_open *)((char *)task - offsetof(struct sf_op_open, task));
+	struct sf_op_open *o = sf_container_of(task, struct sf_op_open, task);
 	struct sf_op *op = o->op;
 	struct sf_error err = SF_ERROR_INIT;
 	int r = open_source(op, o->source, &err);

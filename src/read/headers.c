@@ -225,7 +225,7 @@ static int read_slow(void *arg, uint64_t off, void *buf, uint64_t len, struct sf
 
 static void slow_task(struct sf_task *task)
 {
-	struct sf_op *op = (struct sf_op *)((char *)task - offsetof(struct sf_op, slow));
+	struct sf_op *op = sf_container_of(task, struct sf_op, slow);
 	struct sf_error err;
 	int r = 0;
 

@@ -142,8 +142,7 @@ static struct sf_cache_entry *evict_locked(struct sf_item_cache *c)
 
 static uint64_t reclaim(struct sf_budget_reclaim *r, uint64_t bytes)
 {
-	struct sf_item_cache *c =
-		(struct sf_item_cache *)((char *)r - offsetof(struct sf_item_cache, reclaim));
+	struct sf_item_cache *c = sf_container_of(r, struct sf_item_cache, reclaim);
 	uint64_t sum = 0;
 
 	while (sum < bytes) {

@@ -184,8 +184,7 @@ static void refused(struct sf_cache_entry *e, int r)
 
 static void make_task(struct sf_task *task)
 {
-	struct sf_cache_entry *e =
-		(struct sf_cache_entry *)((char *)task - offsetof(struct sf_cache_entry, task));
+	struct sf_cache_entry *e = sf_container_of(task, struct sf_cache_entry, task);
 	struct sf_budget *b = e->cache->io->budget;
 	struct sf_made *m = e->want.made;
 	uint64_t bytes = m->guess;
@@ -256,8 +255,7 @@ static void go_on(struct sf_cache_entry *e, int r)
 
 static void fetched(struct sf_io_req *req, int r)
 {
-	struct sf_cache_entry *e =
-		(struct sf_cache_entry *)((char *)req - offsetof(struct sf_cache_entry, req));
+	struct sf_cache_entry *e = sf_container_of(req, struct sf_cache_entry, req);
 
 	go_on(e, r < 0 ? r : came(e));
 }

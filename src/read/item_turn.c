@@ -3,6 +3,7 @@
 #include <stddef.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "read/item_cache_priv.h"
@@ -126,8 +127,7 @@ static void loaded(struct sf_cache_entry *e, int r)
 /* The bytes for it are taken; on a thread of the pool. */
 static void turn_task(struct sf_task *task)
 {
-	struct sf_cache_entry *e =
-		(struct sf_cache_entry *)((char *)task - offsetof(struct sf_cache_entry, task));
+	struct sf_cache_entry *e = sf_container_of(task, struct sf_cache_entry, task);
 	struct sf_item_cache *c = e->cache;
 	bool gone;
 
@@ -152,8 +152,7 @@ static void turn_task(struct sf_task *task)
 
 static void turn_came(struct sf_budget_wait *w)
 {
-	struct sf_cache_entry *e =
-		(struct sf_cache_entry *)((char *)w - offsetof(struct sf_cache_entry, turn));
+	struct sf_cache_entry *e = sf_container_of(w, struct sf_cache_entry, turn);
 
 	e->task.run = turn_task;
 	sf_thread_pool_submit(e->cache->io->pool, &e->task);
@@ -371,12 +370,7 @@ static void cancel_loading_locked(struct sf_item_cache *c)
 	for (struct sf_cache_entry *e = c->locked.loading; e; e = e->next)
 		if (e->want.src && e->want.src->ops->cancel)
 			e->want.src->ops->cancel(e->want.src, &e->req);
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_nsec += 5000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
+	until = sf_until_ms(CLOCK_REALTIME, 5);
 	pthread_cond_timedwait(&c->locked.idle, &c->locked.m, &until);
 }
 

@@ -89,7 +89,7 @@ static void reset(struct sf_op *op)
 
 static void granted(struct sf_budget_wait *w)
 {
-	struct sf_op *op = (struct sf_op *)((char *)w - offsetof(struct sf_op, buffers));
+	struct sf_op *op = sf_container_of(w, struct sf_op, buffers);
 
 	op->charged += w->bytes;
 	sf_op_go_on_later(op);

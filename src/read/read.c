@@ -110,7 +110,7 @@ void sf_read_resume(struct sf_op *op)
 
 static struct sf_op *op_of(struct sf_deadline *d)
 {
-	return (struct sf_op *)((char *)d - offsetof(struct sf_op, deadline));
+	return sf_container_of(d, struct sf_op, deadline);
 }
 
 static bool is_late(struct sf_deadline *d)

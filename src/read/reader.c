@@ -12,8 +12,7 @@
 /* Buffers of free ops go to who waits. */
 static uint64_t reclaim(struct sf_budget_reclaim *rec, uint64_t bytes)
 {
-	struct sf_reader *r =
-		(struct sf_reader *)((char *)rec - offsetof(struct sf_reader, reclaim));
+	struct sf_reader *r = sf_container_of(rec, struct sf_reader, reclaim);
 	uint64_t sum = 0;
 	struct sf_op *op;
 

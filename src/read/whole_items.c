@@ -61,8 +61,7 @@ static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item
 
 static void cache_done(struct sf_cache_wait *wait, int r, const struct sf_cached *item)
 {
-	struct sf_op_wait *w =
-		(struct sf_op_wait *)((char *)wait - offsetof(struct sf_op_wait, wait));
+	struct sf_op_wait *w = sf_container_of(wait, struct sf_op_wait, wait);
 
 	struct sf_op_item *i = &w->op->items.at[w->item];
 	char words[SF_OP_WORDS];

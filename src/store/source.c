@@ -160,8 +160,7 @@ int sf_source_submit(struct sf_source *src, struct sf_io_req *req)
 
 static void end_task(struct sf_task *task)
 {
-	struct sf_io_req *req =
-		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
+	struct sf_io_req *req = sf_container_of(task, struct sf_io_req, task);
 
 	req->done(req, req->r);
 }

@@ -236,8 +236,7 @@ static int read_all(struct file_source *f, uint64_t off, const struct iovec *iov
 
 static void read_task(struct sf_task *task)
 {
-	struct sf_io_req *req =
-		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
+	struct sf_io_req *req = sf_container_of(task, struct sf_io_req, task);
 
 	sf_io_req_end(req, read_all((struct file_source *)req->src, req->off, req->iov, req->niov,
 	                            req->len, &req->err));

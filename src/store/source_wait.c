@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "store/source_wait.h"
 
@@ -41,8 +42,7 @@ void sf_waiting_unref(struct sf_waiting *w)
 
 static void wake(struct sf_io_req *req, int r)
 {
-	struct sf_waiting *w =
-		(struct sf_waiting *)((char *)req - offsetof(struct sf_waiting, req));
+	struct sf_waiting *w = sf_container_of(req, struct sf_waiting, req);
 
 	pthread_mutex_lock(&w->m);
 	w->done = true;
@@ -85,17 +85,10 @@ static struct sf_waiting *waiting_new(struct sf_source *src, uint64_t off, void 
 int sf_waiting_end(struct sf_waiting *w, unsigned timeout_ms, struct sf_error *err)
 {
 	struct sf_source *src = w->src;
-	struct timespec until;
+	const struct timespec until = sf_until_ms(CLOCK_MONOTONIC, timeout_ms);
 	bool late = false;
 	int r;
 
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += timeout_ms / 1000;
-	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
 	pthread_mutex_lock(&w->m);
 	while (!w->done && !late) {
 		if (!timeout_ms)

@@ -7,15 +7,9 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+#include "base/clock.h"
 #include "base/mem.h"
 #include "tool/ask.h"
-
-static int64_t now_ms(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
-}
 
 /* Until its end, the deadline, or a full buffer. */
 static size_t listen_to(int fd, int64_t until, uint8_t *buf, size_t size, bool *ret_all)
@@ -24,7 +18,7 @@ static size_t listen_to(int fd, int64_t until, uint8_t *buf, size_t size, bool *
 	size_t n = 0;
 
 	while (n < size) {
-		int64_t left = until - now_ms();
+		int64_t left = until - sf_now_ms();
 		int ready = left > 0 ? poll(&p, 1, (int)SF_MIN(left, (int64_t)INT32_MAX)) : 0;
 		if (ready < 0 && errno == EINTR)
 			continue;
@@ -45,7 +39,7 @@ static size_t listen_to(int fd, int64_t until, uint8_t *buf, size_t size, bool *
 ssize_t sf_ask(void (*answer)(const void *arg, int fd), const void *arg, unsigned timeout_ms,
                void *buf, size_t size, bool *ret_all)
 {
-	const int64_t until = now_ms() + timeout_ms;
+	const int64_t until = sf_now_ms() + timeout_ms;
 	int fd[2];
 
 	*ret_all = false;

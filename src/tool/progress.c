@@ -7,11 +7,12 @@
 #include <time.h>
 #include <unistd.h>
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "tool/progress.h"
 
-enum { TICK_NS = 100000000, BAR = 20, COLUMNS = 80 };
+enum { TICK_MS = 100, BAR = 20, COLUMNS = 80 };
 
 /* The terminal is the process's, so this is too. */
 static struct {
@@ -20,13 +21,6 @@ static struct {
 	struct sf_progress *shown;
 	bool drawn; /* the cursor stands in our line */
 } terminal = { .m = PTHREAD_MUTEX_INITIALIZER, .c = PTHREAD_COND_INITIALIZER };
-
-static int64_t now_ns(void)
-{
-	struct timespec t;
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * 1000000000LL + t.tv_nsec;
-}
 
 static void wipe_locked(void)
 {
@@ -116,7 +110,7 @@ static void draw_locked(const struct sf_progress *p)
 {
 	uint64_t bytes = atomic_load_explicit(&p->bytes, memory_order_relaxed);
 	uint64_t total = atomic_load_explicit(&p->total, memory_order_relaxed);
-	double seconds = (double)(now_ns() - p->begun_ns) / 1e9 + 1e-9;
+	double seconds = (double)(sf_now_ns() - p->begun_ns) / 1e9 + 1e-9;
 	double rate = (double)bytes / seconds, one;
 	const char *unit = unit_of(SF_MAX(bytes, total), &one);
 	struct sf_buf line = { 0 };
@@ -152,13 +146,7 @@ static void *show(void *arg)
 
 	pthread_mutex_lock(&terminal.m);
 	while (terminal.shown == p) {
-		struct timespec until;
-		clock_gettime(CLOCK_REALTIME, &until);
-		until.tv_nsec += TICK_NS;
-		if (until.tv_nsec >= 1000000000) {
-			until.tv_nsec -= 1000000000;
-			until.tv_sec++;
-		}
+		const struct timespec until = sf_until_ms(CLOCK_REALTIME, TICK_MS);
 		pthread_cond_timedwait(&terminal.c, &terminal.m, &until);
 		if (terminal.shown == p)
 			draw_locked(p);
@@ -173,7 +161,7 @@ void sf_progress_init(struct sf_progress *p, bool quiet)
 
 	*p = (struct sf_progress){ .on = !quiet && isatty(STDERR_FILENO) && term &&
 		                         strcmp(term, "dumb") != 0,
-		                   .begun_ns = now_ns() };
+		                   .begun_ns = sf_now_ns() };
 }
 
 void sf_progress_start(struct sf_progress *p)
@@ -220,7 +208,7 @@ void sf_progress_end(struct sf_progress *p)
 void sf_progress_summary(const struct sf_progress *p, const char *verb)
 {
 	uint64_t bytes = atomic_load(&p->bytes);
-	double seconds = (double)(now_ns() - p->begun_ns) / 1e9, one;
+	double seconds = (double)(sf_now_ns() - p->begun_ns) / 1e9, one;
 	const char *unit = unit_of(bytes, &one);
 
 	if (!p->on)

@@ -21,7 +21,7 @@ struct value_file {
 
 static struct value_file *of_made(struct sf_made *m)
 {
-	return (struct value_file *)((char *)m - offsetof(struct value_file, made));
+	return sf_container_of(m, struct value_file, made);
 }
 
 static int take(void *arg, uint32_t object, struct sf_object_value *v, struct sf_error *err)

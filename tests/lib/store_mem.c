@@ -42,8 +42,7 @@ static int mem_lend(struct sf_source *src, uint64_t off, uint64_t len, struct sf
 /* As a pool task, like a local file, so that tests over memory run the same paths. */
 static void read_task(struct sf_task *task)
 {
-	struct sf_io_req *req =
-		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
+	struct sf_io_req *req = sf_container_of(task, struct sf_io_req, task);
 
 	sf_io_req_end(req, mem_try(req->src, req->off, req->iov, req->niov, req->len, &req->err));
 }

@@ -39,8 +39,7 @@ static void set_gate(bool open)
 
 static void stuck_run(struct sf_task *task)
 {
-	struct sf_io_req *req =
-		(struct sf_io_req *)((char *)task - offsetof(struct sf_io_req, task));
+	struct sf_io_req *req = sf_container_of(task, struct sf_io_req, task);
 	uint64_t off = req->off;
 
 	pthread_mutex_lock(&gate.m);

@@ -90,7 +90,7 @@ static int read_crcs(struct sf_pt *pt, struct sf_error *err)
 
 static struct sf_pt *of_objects(struct sf_made *m)
 {
-	return (struct sf_pt *)((char *)m - offsetof(struct sf_pt, objects));
+	return sf_container_of(m, struct sf_pt, objects);
 }
 
 /*
