@@ -164,6 +164,7 @@ SF_SOURCES_CATALOG = \
 	%D%/catalog/key_index.c \
 	%D%/catalog/key_match.c \
 	%D%/catalog/key_near.c \
+	%D%/catalog/map_file.c \
 	%D%/catalog/view_options.c
 
 SF_SOURCES_VALUE = \
@@ -218,6 +219,9 @@ SF_SOURCES_TREE = \
 SF_SOURCES_SAVE =
 
 SF_SOURCES_LIB = \
+	%D%/lib/context.c \
+	%D%/lib/lib_files.c \
+	%D%/lib/lib_read.c \
 	%D%/lib/library.c \
 	%D%/lib/session.c \
 	%D%/lib/session_watch.c
@@ -229,7 +233,6 @@ SF_SOURCES_TOOL = \
 	%D%/tool/copy_out.c \
 	%D%/tool/disk_room.c \
 	%D%/tool/interrupt.c \
-	%D%/tool/map_file.c \
 	%D%/tool/options.c \
 	%D%/tool/progress.c \
 	%D%/tool/write_check.c \
@@ -278,4 +281,4 @@ include_HEADERS += %D%/shardfuse.h
 lib_LTLIBRARIES += libshardfuse.la
 libshardfuse_la_SOURCES =
 libshardfuse_la_LIBADD = libsf.la
-libshardfuse_la_LDFLAGS = $(AM_LDFLAGS) -version-info 0:0:0 -no-undefined -Wl,--gc-sections
+libshardfuse_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined -Wl,--gc-sections

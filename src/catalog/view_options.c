@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "base/mem.h"
 #include "catalog/view_wanted.h"
 
 void sf_view_options_init(struct sf_view_options *o)
@@ -12,6 +13,24 @@ void sf_view_options_init(struct sf_view_options *o)
 		.hf_strip = true,
 		.max_shard_size = UINT64_C(50000000000), /* transformers' default, 50GB */
 	};
+}
+
+int sf_view_cast_parse(const char *word, enum sf_dtype *ret, struct sf_error *err)
+{
+	static const struct {
+		const char *name;
+		enum sf_dtype dtype;
+	} casts[] = {
+		{ "bf16", SF_BFLOAT16 },   { "bfloat16", SF_BFLOAT16 }, { "fp16", SF_FLOAT16 },
+		{ "float16", SF_FLOAT16 }, { "fp32", SF_FLOAT32 },      { "float32", SF_FLOAT32 },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(casts); i++)
+		if (strcmp(word, casts[i].name) == 0) {
+			*ret = casts[i].dtype;
+			return 0;
+		}
+	return sf_fail(err, -EINVAL, "'%s' is not one of bf16, fp16, fp32", word);
 }
 
 int sf_views_check(const struct sf_view_options *o, struct sf_error *err)

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "base/error.h"
 #include "parse/dtype.h"
 
 enum sf_objects_policy { SF_OBJECTS_KEEP, SF_OBJECTS_PLAIN, SF_OBJECTS_NONE };
@@ -49,5 +50,7 @@ struct sf_view_options {
 	struct sf_strs views;       /* names of the views wanted, none = all */
 };
 void sf_view_options_init(struct sf_view_options *o);
+/* What may be cast to, by the words of --dtype. -EINVAL. */
+int sf_view_cast_parse(const char *word, enum sf_dtype *ret, struct sf_error *err);
 
 #endif

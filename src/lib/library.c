@@ -1,45 +1,135 @@
 /* The public reading interface (shardfuse.h): a session behind opaque handles. */
 #include "config.h"
+
 #include <stdlib.h>
 #include <string.h>
-#include "base/buf.h"
+
 #include "base/mem.h"
-#include "shardfuse.h"
-#include "lib/session.h"
-#include "value/object.h"
+#include "catalog/map_file.h"
+#include "ckpt/place.h"
+#include "lib/lib_priv.h"
 
-struct shardfuse {
-	struct sf_session_options opt;
-	struct sf_session s;
-};
-struct shardfuse_file {
-	struct sf_vfile *file;
-};
+/* ---- opening ---- */
 
-_Static_assert(sizeof(struct shardfuse_error) == sizeof(struct sf_error),
-               "they are the same bytes");
-
-/* The public error has the layout of ours; a copy keeps the two types apart. */
-static int hand_over(struct shardfuse_error *ret, const struct sf_error *err, int code)
+/* Copies: the caller's strings are his again when it is open. */
+static int add_strings(struct sf_strs *to, const char *const *at, size_t n, const char *what,
+                       struct sf_error *err)
 {
-	if (ret && code < 0)
-		memcpy(ret->msg, err->msg, sizeof(ret->msg));
-	return code;
+	if (!n)
+		return 0;
+	if (!at)
+		return sf_fail(err, -EINVAL, "%s is NULL, and their number is %zu", what, n);
+	to->at = calloc(n, sizeof(*to->at));
+	for (; to->at && to->n < n; to->n++) {
+		to->at[to->n] = strdup(at[to->n]);
+		if (!to->at[to->n])
+			break;
+	}
+	return to->n < n ? sf_fail(err, -ENOMEM, "no memory for %zu of %s", n, what) : 0;
 }
 
-int shardfuse_open(const char *source, struct shardfuse **ret, struct shardfuse_error *err)
+static void free_strings(struct sf_strs *v)
+{
+	for (size_t i = 0; i < v->n; i++)
+		free((char *)v->at[i]);
+	free(v->at);
+}
+
+static int take_options(struct shardfuse *h, const struct shardfuse_open_options *given,
+                        struct sf_error *err)
+{
+	struct sf_view_options *view = &h->opt.view;
+	struct shardfuse_open_options o;
+	int r = sf_lib_take(given, &o, sizeof(o), err);
+
+	if (r < 0)
+		return r;
+	h->opt.source_format = o.source_format; /* of the call alone */
+	h->opt.complete = o.complete != 0;
+	view->model_only = o.model_only != 0;
+	if (o.hf_files) {
+		view->hf_files = h->hf_files = strdup(o.hf_files);
+		if (!h->hf_files)
+			return sf_fail(err, -ENOMEM, "no memory for '%s'", o.hf_files);
+	}
+	if (o.cast)
+		r = sf_view_cast_parse(o.cast, &view->dtype, err);
+	if (r >= 0)
+		r = add_strings(&view->key, o.key, o.nkey, "key", err);
+	if (r >= 0)
+		r = add_strings(&view->ignore, o.ignore, o.nignore, "ignore", err);
+	if (r >= 0 && o.nmap && !o.map)
+		r = sf_fail(err, -EINVAL, "map is NULL, and their number is %zu", o.nmap);
+	for (size_t i = 0; i < o.nmap && r >= 0; i++)
+		r = sf_map_rules_add(o.map[i], &view->map, &view->nmap, err);
+	return r;
+}
+
+static int number_entries(struct shardfuse *h, struct sf_error *err)
+{
+	const struct sf_catalog *c = h->s.catalog;
+	uint32_t tensors = 0, objects = 0;
+
+	h->tensor = sf_alloc_array(c->ntensors, sizeof(*h->tensor));
+	h->object = sf_alloc_array(c->nobjects, sizeof(*h->object));
+	h->number = sf_alloc_array(c->n, sizeof(*h->number));
+	if (!h->tensor || !h->object || !h->number)
+		return sf_fail(err, -ENOMEM, "no memory for %u keys", c->n);
+	for (uint32_t i = 0; i < c->n; i++) {
+		if (c->entry[i].tensor != SF_NONE) {
+			h->number[i] = tensors;
+			h->tensor[tensors++] = i;
+		} else {
+			h->number[i] = objects;
+			h->object[objects++] = i;
+		}
+	}
+	return 0;
+}
+
+static void handle_free(struct shardfuse *h)
+{
+	sf_session_close(&h->s);
+	shardfuse_context_free(h->own);
+	free_strings(&h->opt.view.key);
+	free_strings(&h->opt.view.ignore);
+	sf_map_rules_free(h->opt.view.map, h->opt.view.nmap);
+	free(h->hf_files);
+	free(h->tensor);
+	free(h->object);
+	free(h->number);
+	free(h);
+}
+
+int shardfuse_open(struct shardfuse_context *ctx, const char *source,
+                   const struct shardfuse_open_options *opt, struct shardfuse **ret,
+                   struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
 	struct shardfuse *h = calloc(1, sizeof(*h));
 	int r;
 
 	if (!h)
-		return hand_over(err, &e, sf_fail(&e, -ENOMEM, "'%s'", source));
-	sf_session_options_init(&h->opt); /* without a log: a library does not talk */
-	r = sf_session_open(&h->s, &h->opt, source, &e);
+		return sf_lib_fail(err, &e, sf_fail(&e, -ENOMEM, "'%s'", source));
+	sf_session_options_init(&h->opt);
+	r = take_options(h, opt, &e);
+	if (r >= 0 && !ctx) {
+		struct shardfuse_error why;
+		r = shardfuse_context_new(NULL, &h->own, &why);
+		if (r < 0)
+			sf_fail(&e, r, "%s", why.msg);
+		ctx = h->own;
+	}
+	if (r >= 0) {
+		h->opt.io = &ctx->io;
+		r = sf_session_open(&h->s, &h->opt, source, &e);
+	}
+	if (r >= 0)
+		r = number_entries(h, &e);
+	h->opt.source_format = NULL;
 	if (r < 0) {
-		free(h);
-		return hand_over(err, &e, r);
+		handle_free(h);
+		return sf_lib_fail(err, &e, r);
 	}
 	*ret = h;
 	return 0;
@@ -47,219 +137,181 @@ int shardfuse_open(const char *source, struct shardfuse **ret, struct shardfuse_
 
 void shardfuse_close(struct shardfuse *h)
 {
-	if (!h)
-		return;
-	sf_session_close(&h->s);
-	free(h);
+	if (h)
+		handle_free(h);
 }
 
-uint64_t shardfuse_tensor_count(const struct shardfuse *h)
+/* ---- what it is ---- */
+
+static int past(uint64_t i, uint64_t n, const char *what, struct sf_error *err)
 {
-	return h->s.ckpt->ntensors;
+	return i < n ? 0
+	             : sf_fail(err, -EINVAL, "%s %llu of %llu", what, (unsigned long long)i,
+	                       (unsigned long long)n);
 }
 
-int shardfuse_tensor_info(const struct shardfuse *h, uint64_t tensor, struct shardfuse_tensor *ret)
+int sf_lib_tensor(const struct shardfuse *h, uint64_t tensor, const struct sf_tensor **ret,
+                  const struct sf_entry **ret_entry, struct sf_error *err)
 {
-	if (tensor >= h->s.ckpt->ntensors)
-		return -EINVAL;
-	const struct sf_tensor *t = &h->s.ckpt->tensor[tensor];
-	const struct sf_key *k = &h->s.ckpt->key[t->key];
-	const struct sf_dtype_info *d = sf_dtype_info(t->dtype);
-	*ret = (struct shardfuse_tensor){
-		.key = k->name,
-		.key_len = k->len,
-		.dtype = d->torch,
-		.elem_bytes = d->bytes,
-		.ndim = t->ndim,
-		.shape = t->shape,
-		.bytes = t->bytes,
-		.chunks = t->nchunks,
-	};
-	return 0;
-}
+	const struct sf_catalog *c = h->s.catalog;
+	int r = past(tensor, c->ntensors, "tensor", err);
 
-int64_t shardfuse_tensor_find(const struct shardfuse *h, const char *key, size_t key_len)
-{
-	uint32_t k = sf_ckpt_find(h->s.ckpt, key, key_len);
-	return k == SF_NONE || h->s.ckpt->key[k].tensor == SF_NONE
-	               ? -ENOENT
-	               : (int64_t)h->s.ckpt->key[k].tensor;
-}
-
-/* The tensor, if [off, off + len) lies in it. */
-static int check_range(const struct shardfuse *h, uint64_t tensor, uint64_t off, uint64_t len,
-                       struct sf_error *err)
-{
-	uint64_t end;
-	if (tensor >= h->s.ckpt->ntensors)
-		return sf_fail(err, -EINVAL, "tensor %llu of %u", (unsigned long long)tensor,
-		               h->s.ckpt->ntensors);
-	const struct sf_tensor *t = &h->s.ckpt->tensor[tensor];
-	if (!sf_add(off, len, &end) || end > t->bytes)
-		return sf_fail(err, -EINVAL, "'%s': %llu bytes at %llu, it has %llu",
-		               h->s.ckpt->key[t->key].name, (unsigned long long)len,
-		               (unsigned long long)off, (unsigned long long)t->bytes);
-	return 0;
-}
-
-int shardfuse_tensor_read(struct shardfuse *h, uint64_t tensor, uint64_t off, void *buf,
-                          uint64_t len, struct shardfuse_error *err)
-{
-	struct sf_error e = SF_ERROR_INIT;
-	int r = check_range(h, tensor, off, len, &e);
-	if (r >= 0 && len)
-		r = sf_read_tensor(h->s.reader, (uint32_t)tensor, off, buf, len, &e);
-	return hand_over(err, &e, r);
-}
-
-int shardfuse_tensor_read_box(struct shardfuse *h, uint64_t tensor, const uint64_t *origin,
-                              const uint64_t *extent, void *buf, const int64_t *stride,
-                              struct shardfuse_error *err)
-{
-	struct sf_error e = SF_ERROR_INIT;
-	uint64_t index[SF_DIMS_MAX] = { 0 }, pitch[SF_DIMS_MAX];
-	int64_t dense[SF_DIMS_MAX];
-	int r = check_range(h, tensor, 0, 0, &e);
-
-	if (r < 0)
-		return hand_over(err, &e, r);
-	const struct sf_tensor *t = &h->s.ckpt->tensor[tensor];
-	uint64_t elem = sf_dtype_info(t->dtype)->bytes, step = elem, room = elem;
-	bool empty = false;
-	for (unsigned d = t->ndim; d-- > 0;) {
-		if (origin[d] > t->shape[d] || extent[d] > t->shape[d] - origin[d])
-			return hand_over(
-				err, &e,
-				sf_fail(&e, -EINVAL,
-			                "'%s': dimension %u: %llu elements at %llu, it has %llu",
-			                h->s.ckpt->key[t->key].name, d,
-			                (unsigned long long)extent[d],
-			                (unsigned long long)origin[d],
-			                (unsigned long long)t->shape[d]));
-		empty |= extent[d] == 0;
-		pitch[d] = step;
-		step *= t->shape[d];
-		dense[d] = (int64_t)room;
-		room *= extent[d];
-	}
-	if (empty)
-		return 0;
-	if (!stride)
-		stride = dense;
-	/* the inner dimensions that are one run in the tensor and in the caller's array */
-	unsigned inner = t->ndim;
-	uint64_t run = elem;
-	while (inner > 0 && stride[inner - 1] == (int64_t)run && pitch[inner - 1] == run)
-		run *= extent[--inner];
-	for (;;) {
-		uint64_t off = 0;
-		int64_t to = 0;
-		for (unsigned d = 0; d < t->ndim; d++) {
-			off += (origin[d] + index[d]) * pitch[d];
-			to += (int64_t)index[d] * stride[d];
-		}
-		r = sf_read_tensor(h->s.reader, (uint32_t)tensor, off, (char *)buf + to, run, &e);
-		if (r < 0)
-			return hand_over(err, &e, r);
-		unsigned d = inner;
-		while (d > 0 && ++index[d - 1] == extent[d - 1])
-			index[--d] = 0;
-		if (d == 0)
-			return 0;
-	}
-}
-
-uint64_t shardfuse_object_count(const struct shardfuse *h)
-{
-	return h->s.ckpt->nobjects;
-}
-
-int shardfuse_object_key(const struct shardfuse *h, uint64_t object, const char **ret_key,
-                         size_t *ret_len)
-{
-	if (object >= h->s.ckpt->nobjects)
-		return -EINVAL;
-	const struct sf_key *k = &h->s.ckpt->key[h->s.ckpt->object[object].key];
-	*ret_key = k->name;
-	*ret_len = k->len;
-	return 0;
-}
-
-static int to_json(void *arg, uint32_t object, struct sf_object_value *v, struct sf_error *err)
-{
-	(void)object;
-	return sf_value_json(arg, v->root, err);
-}
-
-int shardfuse_object_json(struct shardfuse *h, uint64_t object, char **ret,
-                          struct shardfuse_error *err)
-{
-	struct sf_error e = SF_ERROR_INIT;
-	struct sf_buf b = { .limit = 1u << 30 };
-	uint32_t which = (uint32_t)object;
-	int r;
-
-	if (object >= h->s.ckpt->nobjects)
-		return hand_over(err, &e,
-		                 sf_fail(&e, -EINVAL, "object %llu of %u",
-		                         (unsigned long long)object, h->s.ckpt->nobjects));
-	r = sf_objects_load(h->s.reader, &which, 1, to_json, &b, &e);
 	if (r >= 0) {
-		sf_buf_byte(&b, 0);
-		r = sf_buf_check(&b);
-		if (r < 0)
-			sf_fail(&e, r, "a value of more than %zu bytes of JSON", b.limit);
+		*ret_entry = &c->entry[h->tensor[tensor]];
+		*ret = &c->ckpt->tensor[(*ret_entry)->tensor];
 	}
-	if (r < 0) {
-		sf_buf_release(&b);
-		return hand_over(err, &e, r);
-	}
-	*ret = (char *)b.at;
-	return 0;
-}
-
-int shardfuse_file_open(struct shardfuse *h, const char *path, struct shardfuse_file **ret,
-                        struct shardfuse_error *err)
-{
-	struct sf_error e = SF_ERROR_INIT;
-	struct shardfuse_file *f = calloc(1, sizeof(*f));
-	sf_node node;
-	int r = f ? sf_tree_walk(h->s.tree, path, true, &node, &e)
-	          : sf_fail(&e, -ENOMEM, "'%s'", path);
-
-	if (r >= 0)
-		r = sf_tree_open(h->s.tree, node, &f->file, &e);
-	if (r == -EISDIR)
-		sf_fail(&e, r, "'%s' is a directory", path);
-	if (r >= 0)
-		r = sf_vfile_prepare(f->file, &e);
-	if (r < 0) {
-		shardfuse_file_close(f);
-		return hand_over(err, &e, r);
-	}
-	*ret = f;
-	return 0;
-}
-
-uint64_t shardfuse_file_size(const struct shardfuse_file *f)
-{
-	return f->file->size;
-}
-
-int64_t shardfuse_file_pread(struct shardfuse_file *f, void *buf, size_t len, uint64_t off,
-                             struct shardfuse_error *err)
-{
-	struct sf_error e = SF_ERROR_INIT;
-	int64_t r = sf_vfile_pread(f->file, off, buf, len, &e);
-	if (r < 0)
-		hand_over(err, &e, (int)r);
 	return r;
 }
 
-void shardfuse_file_close(struct shardfuse_file *f)
+uint64_t sf_lib_bytes(const struct sf_tensor *t, const struct sf_entry *entry)
 {
-	if (!f)
-		return;
-	sf_vfile_unref(f->file);
-	free(f);
+	/* a cast to more bytes: the catalog has seen to it that they fit */
+	return t->bytes / sf_dtype_info(t->dtype)->bytes * sf_dtype_info(entry->dtype)->bytes;
+}
+
+int shardfuse_info(const struct shardfuse *h, struct shardfuse_info *ret,
+                   struct shardfuse_error *err)
+{
+	struct sf_error e = SF_ERROR_INIT;
+	const struct sf_catalog *c = h->s.catalog;
+	const struct sf_ckpt *k = c->ckpt;
+	struct shardfuse_info info = {
+		.source = k->source,
+		.format = k->format,
+		.writer = k->writer,
+		.step = k->step,
+		.mtime_ns = k->mtime_ns,
+		.tensors = c->ntensors,
+		.objects = c->nobjects,
+		.groups = c->ngroups,
+		.warnings = k->nwarnings,
+		.ranks = k->ranks,
+	};
+
+	for (uint32_t i = 0; i < c->ntensors; i++) {
+		const struct sf_entry *entry = &c->entry[h->tensor[i]];
+		const struct sf_tensor *t = &k->tensor[entry->tensor];
+		info.chunks += t->nchunks;
+		if (!sf_add(info.bytes, sf_lib_bytes(t, entry), &info.bytes))
+			info.bytes = UINT64_MAX;
+	}
+	return sf_lib_fail(err, &e, sf_lib_give(ret, &info, sizeof(info), &e));
+}
+
+int shardfuse_group_info(const struct shardfuse *h, uint64_t group, struct shardfuse_group *ret,
+                         struct shardfuse_error *err)
+{
+	struct sf_error e = SF_ERROR_INIT;
+	const struct sf_catalog *c = h->s.catalog;
+	struct shardfuse_group g = { 0 };
+	int r = past(group, c->ngroups, "group", &e);
+
+	if (r >= 0) {
+		const struct sf_cat_group *of = &c->group[group];
+		g.name = of->of->name;
+		g.name_len = of->of->len;
+		g.role = of->of->role == SF_ROLE_MODEL   ? SHARDFUSE_MODEL
+		         : of->of->role == SF_ROLE_OPTIM ? SHARDFUSE_OPTIM
+		                                         : SHARDFUSE_OTHER;
+		for (uint32_t i = of->first; i < of->first + of->n; i++) {
+			const struct sf_entry *entry = &c->entry[c->by_group[i]];
+			if (entry->tensor == SF_NONE) {
+				g.objects++;
+				continue;
+			}
+			g.tensors++;
+			if (!sf_add(g.bytes, sf_lib_bytes(&c->ckpt->tensor[entry->tensor], entry),
+			            &g.bytes))
+				g.bytes = UINT64_MAX;
+		}
+		r = sf_lib_give(ret, &g, sizeof(g), &e);
+	}
+	return sf_lib_fail(err, &e, r);
+}
+
+int shardfuse_warning_info(const struct shardfuse *h, uint64_t warning,
+                           struct shardfuse_warning *ret, struct shardfuse_error *err)
+{
+	struct sf_error e = SF_ERROR_INIT;
+	const struct sf_ckpt *k = h->s.ckpt;
+	int r = past(warning, k->nwarnings, "warning", &e);
+
+	if (r >= 0) {
+		const struct sf_warning *w = &k->warning[warning];
+		const struct sf_key *key = w->key == SF_NONE ? NULL : &k->key[w->key];
+		struct shardfuse_warning out = { .key = key ? key->name : NULL,
+			                         .key_len = key ? key->len : 0,
+			                         .code = w->code,
+			                         .text = w->text };
+		r = sf_lib_give(ret, &out, sizeof(out), &e);
+	}
+	return sf_lib_fail(err, &e, r);
+}
+
+int shardfuse_tensor_info(const struct shardfuse *h, uint64_t tensor, struct shardfuse_tensor *ret,
+                          struct shardfuse_error *err)
+{
+	struct sf_error e = SF_ERROR_INIT;
+	const struct sf_entry *entry;
+	const struct sf_tensor *t;
+	int r = sf_lib_tensor(h, tensor, &t, &entry, &e);
+
+	if (r >= 0) {
+		const struct sf_dtype_info *d = sf_dtype_info(entry->dtype);
+		struct shardfuse_tensor out = {
+			.key = entry->name,
+			.key_len = entry->len,
+			.dtype = d->torch,
+			.elem_bytes = d->bytes,
+			.ndim = t->ndim,
+			.shape = t->shape,
+			.bytes = sf_lib_bytes(t, entry),
+			.chunks = t->nchunks,
+			.group = entry->group,
+			.order = h->tensor[tensor],
+		};
+		r = sf_lib_give(ret, &out, sizeof(out), &e);
+	}
+	return sf_lib_fail(err, &e, r);
+}
+
+int64_t shardfuse_tensor_find(const struct shardfuse *h, const char *key, size_t key_len,
+                              struct shardfuse_error *err)
+{
+	struct sf_error e = SF_ERROR_INIT;
+	uint32_t i = sf_catalog_find(h->s.catalog, key, key_len);
+
+	if (i != SF_NONE && h->s.catalog->entry[i].tensor != SF_NONE)
+		return h->number[i];
+	return sf_lib_fail(err, &e,
+	                   sf_fail(&e, -ENOENT, "'%.*s' is not a tensor here",
+	                           (int)SF_MIN(key_len, (size_t)200), key));
+}
+
+int shardfuse_chunk_info(const struct shardfuse *h, uint64_t tensor, uint64_t chunk,
+                         struct shardfuse_chunk *ret, struct shardfuse_error *err)
+{
+	struct sf_error e = SF_ERROR_INIT;
+	const struct sf_entry *entry;
+	const struct sf_tensor *t;
+	int r = sf_lib_tensor(h, tensor, &t, &entry, &e);
+
+	if (r >= 0)
+		r = past(chunk, t->nchunks, "chunk", &e);
+	if (r >= 0) {
+		struct shardfuse_chunk out = { 0 };
+		struct sf_chunk c;
+		sf_tensor_chunk(t, (uint32_t)chunk, &c);
+		memcpy(out.origin, c.origin, t->ndim * sizeof(*out.origin));
+		memcpy(out.extent, c.extent, t->ndim * sizeof(*out.extent));
+		if (c.place != SF_NONE) {
+			const struct sf_ckpt *k = h->s.ckpt;
+			const struct sf_where at = sf_place_where(k, c.place, c.off);
+			out.file = k->file[at.file].name;
+			out.off = at.off;
+			out.len = c.len;
+		}
+		r = sf_lib_give(ret, &out, sizeof(out), &e);
+	}
+	return sf_lib_fail(err, &e, r);
 }

@@ -18,7 +18,7 @@ void sf_session_options_init(struct sf_session_options *o)
 	sf_view_options_init(&o->view);
 }
 
-static int start_io(struct sf_io *io, const struct sf_session_options *opt, struct sf_error *err)
+int sf_session_io(struct sf_io *io, const struct sf_session_options *opt, struct sf_error *err)
 {
 	int r = sf_io_init(io, opt->threads, err);
 
@@ -39,7 +39,7 @@ int sf_session_store(struct sf_session *s, const struct sf_session_options *opt,
 
 	*s = (struct sf_session){ .opt = opt, .view = opt->view, .io = opt->io };
 	if (!s->io) {
-		r = start_io(&s->own_io, opt, err);
+		r = sf_session_io(&s->own_io, opt, err);
 		s->io = &s->own_io; /* it is there for good: sessions are not moved */
 	}
 	if (r >= 0) {

@@ -26,6 +26,10 @@ struct sf_session_options {
 };
 void sf_session_options_init(struct sf_session_options *o);
 
+/* What sessions can share, made as @o says: memory, threads, timeout_s, log, guard, trace_fd.
+ * sf_io_release ends it. */
+int sf_session_io(struct sf_io *io, const struct sf_session_options *o, struct sf_error *err);
+
 struct sf_session {
 	const struct sf_session_options *opt;
 	struct sf_view_options view; /* opt's, with hf_files_found filled in */

@@ -14,7 +14,7 @@
 #include "base/path.h"
 #include "store/guard.h"
 #include "tool/common.h"
-#include "tool/map_file.h"
+#include "catalog/map_file.h"
 #include "tool/progress.h"
 
 #define FILES_WANTED 65536
@@ -57,19 +57,7 @@ const struct sf_opt sf_common_options[] = {
 
 static int parse_dtype(void *dest, const char *value, struct sf_error *err)
 {
-	static const struct {
-		const char *name;
-		enum sf_dtype dtype;
-	} casts[] = {
-		{ "bf16", SF_BFLOAT16 },   { "bfloat16", SF_BFLOAT16 }, { "fp16", SF_FLOAT16 },
-		{ "float16", SF_FLOAT16 }, { "fp32", SF_FLOAT32 },      { "float32", SF_FLOAT32 },
-	};
-	for (size_t i = 0; i < SF_ARRAY_LEN(casts); i++)
-		if (strcmp(value, casts[i].name) == 0) {
-			((struct sf_view_options *)dest)->dtype = casts[i].dtype;
-			return 0;
-		}
-	return sf_fail(err, -EINVAL, "'%s' is not one of bf16, fp16, fp32", value);
+	return sf_view_cast_parse(value, &((struct sf_view_options *)dest)->dtype, err);
 }
 
 static int parse_objects(void *dest, const char *value, struct sf_error *err)

@@ -1,53 +1,235 @@
 /* The public interface alone: only shardfuse.h, linked with libshardfuse. */
 #include "config.h"
+#include <dirent.h>
 #include <errno.h>
+#include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include "shardfuse.h"
 #include "tests/lib/sf_test.h"
 
-static struct shardfuse *open_data(const char *which)
+static struct shardfuse *open_with(struct shardfuse_context *ctx, const char *which,
+                                   const struct shardfuse_open_options *opt)
 {
 	struct shardfuse_error err = { { 0 } };
 	struct shardfuse *h = NULL;
 	char path[4096];
-	int r = shardfuse_open(sf_test_data(path, which), &h, &err);
+	int r = shardfuse_open(ctx, sf_test_data(path, which), opt, &h, &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 	return h;
 }
 
+static struct shardfuse *open_data(const char *which)
+{
+	return open_with(NULL, which, NULL);
+}
+
+static uint64_t count_of(struct shardfuse *h, int objects)
+{
+	struct shardfuse_info info = SHARDFUSE_INIT(info);
+
+	ck_assert_int_eq(shardfuse_info(h, &info, NULL), 0);
+	return objects ? info.objects : info.tensors;
+}
+
 START_TEST(what_cannot_be_opened_says_why)
 {
+	struct shardfuse_open_options opt = SHARDFUSE_INIT(opt);
 	struct shardfuse_error err = { { 0 } };
 	struct shardfuse *h = NULL;
+	char path[4096];
 
-	ck_assert_int_eq(shardfuse_open("/no/such/place", &h, &err), -ENOENT);
+	ck_assert_int_eq(shardfuse_open(NULL, "/no/such/place", NULL, &h, &err), -ENOENT);
 	ck_assert_ptr_nonnull(strstr(err.msg, "/no/such/place"));
-	ck_assert_int_lt(shardfuse_open("/no/such/place", &h, NULL), 0);
+	ck_assert_int_lt(shardfuse_open(NULL, "/no/such/place", NULL, &h, NULL), 0);
+	sf_test_data(path, "dcp/fsdp4/ckpt");
+	opt.cast = "int3";
+	ck_assert_int_eq(shardfuse_open(NULL, path, &opt, &h, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "int3"));
+	opt.cast = NULL;
+	opt.nkey = 1;
+	ck_assert_int_eq(shardfuse_open(NULL, path, &opt, &h, &err), -EINVAL);
+	opt.nkey = 0;
+	opt.source_format = "sqlite";
+	ck_assert_int_lt(shardfuse_open(NULL, path, &opt, &h, &err), 0);
+	ck_assert_ptr_nonnull(strstr(err.msg, "sqlite"));
+	opt.source_format = NULL;
+	opt.struct_size = 3;
+	ck_assert_int_eq(shardfuse_open(NULL, path, &opt, &h, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "struct_size"));
 	ck_assert_ptr_null(h);
 	shardfuse_close(NULL);
 	shardfuse_file_close(NULL);
+	shardfuse_context_free(NULL);
+	shardfuse_free(NULL);
+	ck_assert_int_eq(shardfuse_request_finish(NULL), 0);
+	ck_assert_uint_eq(shardfuse_version(),
+	                  SHARDFUSE_VERSION_MAJOR << 16 | SHARDFUSE_VERSION_MINOR);
 }
 END_TEST
 
 START_TEST(tensors_are_found_by_name)
 {
 	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
-	struct shardfuse_tensor t;
-	uint64_t n = shardfuse_tensor_count(h);
+	struct shardfuse_tensor t = SHARDFUSE_INIT(t);
+	struct shardfuse_error err = { { 0 } };
+	uint64_t n = count_of(h, 0);
 
 	ck_assert_uint_gt(n, 10);
 	for (uint64_t i = 0; i < n; i++) {
-		ck_assert_int_eq(shardfuse_tensor_info(h, i, &t), 0);
-		ck_assert_int_eq(shardfuse_tensor_find(h, t.key, t.key_len), (int64_t)i);
+		ck_assert_int_eq(shardfuse_tensor_info(h, i, &t, NULL), 0);
+		ck_assert_int_eq(shardfuse_tensor_find(h, t.key, t.key_len, NULL), (int64_t)i);
 		uint64_t elements = 1;
 		for (unsigned d = 0; d < t.ndim; d++)
 			elements *= t.shape[d];
 		ck_assert_uint_eq(elements * t.elem_bytes, t.bytes);
 	}
-	ck_assert_int_eq(shardfuse_tensor_info(h, n, &t), -EINVAL);
-	ck_assert_int_eq(shardfuse_tensor_find(h, "model", 5), -ENOENT);
+	ck_assert_int_eq(shardfuse_tensor_info(h, n, &t, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "tensor"));
+	ck_assert_int_eq(shardfuse_tensor_find(h, "model", 5, &err), -ENOENT);
+	ck_assert_ptr_nonnull(strstr(err.msg, "'model'"));
 	shardfuse_close(h);
+}
+END_TEST
+
+/* A caller of an older library, whose structs end sooner, and of a newer one. */
+START_TEST(members_past_the_callers_struct_are_left_alone)
+{
+	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
+	struct {
+		struct shardfuse_tensor t;
+		char newer[16];
+	} s;
+
+	memset(&s, 0x5a, sizeof(s));
+	s.t.struct_size = offsetof(struct shardfuse_tensor, shape);
+	ck_assert_int_eq(shardfuse_tensor_info(h, 0, &s.t, NULL), 0);
+	ck_assert_uint_gt(s.t.key_len, 0);
+	ck_assert_uint_eq(s.t.bytes, UINT64_C(0x5a5a5a5a5a5a5a5a));
+	s.t.struct_size = sizeof(s);
+	ck_assert_int_eq(shardfuse_tensor_info(h, 0, &s.t, NULL), 0);
+	ck_assert_uint_ne(s.t.bytes, UINT64_C(0x5a5a5a5a5a5a5a5a));
+	for (size_t i = 0; i < sizeof(s.newer); i++)
+		ck_assert_int_eq(s.newer[i], 0x5a);
+	s.t.struct_size = 0;
+	ck_assert_int_eq(shardfuse_tensor_info(h, 0, &s.t, NULL), -EINVAL);
+	shardfuse_close(h);
+}
+END_TEST
+
+START_TEST(groups_chunks_and_the_whole_add_up)
+{
+	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
+	struct shardfuse_info info = SHARDFUSE_INIT(info);
+	struct shardfuse_group g = SHARDFUSE_INIT(g);
+	struct shardfuse_tensor t = SHARDFUSE_INIT(t);
+	struct shardfuse_chunk c = SHARDFUSE_INIT(c);
+	struct shardfuse_warning w = SHARDFUSE_INIT(w);
+	struct shardfuse_error err;
+	uint64_t tensors = 0, objects = 0, bytes = 0, chunks = 0, roles = 0;
+
+	ck_assert_int_eq(shardfuse_info(h, &info, NULL), 0);
+	ck_assert_str_eq(info.format, "dcp");
+	ck_assert_uint_eq(info.ranks, 4);
+	for (uint64_t i = 0; i < info.groups; i++) {
+		ck_assert_int_eq(shardfuse_group_info(h, i, &g, NULL), 0);
+		tensors += g.tensors;
+		objects += g.objects;
+		bytes += g.bytes;
+		roles |= 1u << g.role;
+	}
+	ck_assert_uint_eq(tensors, info.tensors);
+	ck_assert_uint_eq(objects, info.objects);
+	ck_assert_uint_eq(bytes, info.bytes);
+	ck_assert_uint_ne(roles & 1u << SHARDFUSE_MODEL, 0);
+	ck_assert_uint_ne(roles & 1u << SHARDFUSE_OPTIM, 0);
+	ck_assert_int_eq(shardfuse_group_info(h, info.groups, &g, &err), -EINVAL);
+	for (uint64_t i = 0; i < info.tensors; i++) {
+		uint64_t held = 0;
+		ck_assert_int_eq(shardfuse_tensor_info(h, i, &t, NULL), 0);
+		for (uint64_t k = 0; k < t.chunks; k++, chunks++) {
+			uint64_t n = 1;
+			ck_assert_int_eq(shardfuse_chunk_info(h, i, k, &c, NULL), 0);
+			for (unsigned d = 0; d < t.ndim; d++) {
+				ck_assert_uint_le(c.origin[d] + c.extent[d], t.shape[d]);
+				n *= c.extent[d];
+			}
+			held += n * t.elem_bytes;
+			ck_assert_ptr_nonnull(strstr(c.file, ".distcp"));
+			ck_assert_uint_ge(c.len, n * t.elem_bytes);
+		}
+		ck_assert_uint_eq(held, t.bytes);
+		ck_assert_int_eq(shardfuse_chunk_info(h, i, t.chunks, &c, &err), -EINVAL);
+	}
+	ck_assert_uint_eq(chunks, info.chunks);
+	ck_assert_int_eq(shardfuse_warning_info(h, info.warnings, &w, &err), -EINVAL);
+	shardfuse_close(h);
+}
+END_TEST
+
+START_TEST(options_choose_name_and_cast)
+{
+	const char *key[] = { "model" }, *ignore[] = { "*norm*" }, *map[] = { "model=m" };
+	struct shardfuse_open_options opt = SHARDFUSE_INIT(opt);
+	struct shardfuse_tensor t = SHARDFUSE_INIT(t), stored = SHARDFUSE_INIT(stored);
+	struct shardfuse *all = open_data("dcp/fsdp4/ckpt"), *h;
+	struct shardfuse_error err;
+	char name[4096], text[8] = "bf16";
+	int64_t of;
+
+	opt.key = key;
+	opt.ignore = ignore;
+	opt.map = map;
+	opt.nkey = opt.nignore = opt.nmap = 1;
+	opt.cast = text;
+	h = open_with(NULL, "dcp/fsdp4/ckpt", &opt);
+	memset(text, 'x', sizeof(text)); /* nothing of it is needed any more */
+	key[0] = ignore[0] = map[0] = NULL;
+	ck_assert_uint_gt(count_of(h, 0), 0);
+	ck_assert_uint_lt(count_of(h, 0), count_of(all, 0));
+	for (uint64_t i = 0; i < count_of(h, 0); i++) {
+		ck_assert_int_eq(shardfuse_tensor_info(h, i, &t, NULL), 0);
+		ck_assert_mem_eq(t.key, "m.", 2);
+		ck_assert_ptr_null(strstr(t.key, "norm"));
+		snprintf(name, sizeof(name), "model%s", t.key + 1);
+		of = shardfuse_tensor_find(all, name, strlen(name), &err);
+		ck_assert_msg(of >= 0, "%s", err.msg);
+		ck_assert_int_eq(shardfuse_tensor_info(all, (uint64_t)of, &stored, NULL), 0);
+		if (strcmp(stored.dtype, "float32") != 0)
+			continue;
+		ck_assert_str_eq(t.dtype, "bfloat16");
+		ck_assert_uint_eq(t.bytes * 2, stored.bytes);
+		/* the upper halves, rounded: at most one apart */
+		uint32_t *from = malloc(stored.bytes + 1);
+		uint16_t *to = malloc(t.bytes + 1), one;
+		ck_assert_int_eq(
+			shardfuse_tensor_read(all, (uint64_t)of, 0, from, stored.bytes, NULL), 0);
+		int r = shardfuse_tensor_read(h, i, 0, to, t.bytes, &err);
+		ck_assert_msg(r == 0, "%s", err.msg);
+		for (uint64_t k = 0; k < t.bytes / 2; k++)
+			ck_assert_int_le(abs((int)to[k] - (int)(from[k] >> 16)), 1);
+		uint64_t origin[64] = { 0 }, extent[64];
+		struct shardfuse_read rd = SHARDFUSE_INIT(rd);
+		for (unsigned d = 0; d < t.ndim; d++) {
+			origin[d] = t.shape[d] - 1;
+			extent[d] = 1;
+		}
+		rd.tensor = i;
+		rd.origin = origin;
+		rd.extent = extent;
+		rd.buf = &one;
+		r = shardfuse_read(h, &rd, 1, &err);
+		ck_assert_msg(r == 0, "%s", err.msg);
+		ck_assert_uint_eq(one, to[t.bytes / 2 - 1]);
+		free(from);
+		free(to);
+	}
+	shardfuse_close(h);
+	shardfuse_close(all);
 }
 END_TEST
 
@@ -55,11 +237,12 @@ START_TEST(ranges_are_checked)
 {
 	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
 	struct shardfuse_error err = { { 0 } };
-	struct shardfuse_tensor t;
+	struct shardfuse_tensor t = SHARDFUSE_INIT(t);
 	char byte;
 
-	ck_assert_int_eq(shardfuse_tensor_info(h, 0, &t), 0);
+	ck_assert_int_eq(shardfuse_tensor_info(h, 0, &t, NULL), 0);
 	ck_assert_int_eq(shardfuse_tensor_read(h, 0, t.bytes, &byte, 0, &err), 0);
+	ck_assert_int_eq(shardfuse_tensor_read(h, 0, t.bytes + 1, &byte, 0, &err), -EINVAL);
 	ck_assert_int_eq(shardfuse_tensor_read(h, 0, t.bytes - 1, &byte, 1, &err), 0);
 	ck_assert_int_eq(shardfuse_tensor_read(h, 0, t.bytes, &byte, 1, &err), -EINVAL);
 	ck_assert_ptr_nonnull(strstr(err.msg, t.key));
@@ -69,80 +252,321 @@ START_TEST(ranges_are_checked)
 }
 END_TEST
 
-/* Random boxes with random strides of every tensor against the dense bytes. */
+/* A box of the dense bytes of a tensor, at random, and its places. */
+struct one_box {
+	uint64_t origin[64], extent[64], elements;
+	int64_t stride[64];
+	bool plain;
+	unsigned char *got;
+	size_t room;
+};
+
+static void random_box(uint64_t *seed, const struct shardfuse_tensor *t, struct one_box *b)
+{
+	int64_t step = t->elem_bytes;
+
+	b->elements = 1;
+	b->plain = sf_test_below(seed, 2) == 0;
+	for (unsigned d = t->ndim; d-- > 0;) {
+		b->origin[d] = sf_test_below(seed, t->shape[d] + 1);
+		b->extent[d] = sf_test_below(seed, t->shape[d] - b->origin[d] + 1);
+		b->elements *= b->extent[d];
+		b->stride[d] = step;
+		step *= (int64_t)b->extent[d] + (b->plain ? 0 : (int64_t)sf_test_below(seed, 3));
+	}
+	b->room = (size_t)step + t->elem_bytes;
+	b->got = malloc(b->room);
+	memset(b->got, 0xee, b->room);
+}
+
+static void check_box(const struct shardfuse_tensor *t, const struct one_box *b,
+                      const unsigned char *dense)
+{
+	uint64_t index[64] = { 0 };
+
+	for (uint64_t e = 0; e < b->elements; e++) {
+		uint64_t from = 0, to = 0;
+		for (unsigned d = 0; d < t->ndim; d++) {
+			from = from * t->shape[d] + b->origin[d] + index[d];
+			to += index[d] * (uint64_t)b->stride[d];
+		}
+		ck_assert_mem_eq(b->got + to, dense + from * t->elem_bytes, t->elem_bytes);
+		for (unsigned d = t->ndim; d > 0 && ++index[d - 1] == b->extent[d - 1]; d--)
+			index[d - 1] = 0;
+	}
+}
+
+struct ended {
+	pthread_mutex_t m;
+	pthread_cond_t c;
+	int times, result;
+};
+
+static void on_end(void *arg, int result)
+{
+	struct ended *e = arg;
+
+	pthread_mutex_lock(&e->m);
+	e->times++;
+	e->result = result;
+	pthread_cond_signal(&e->c);
+	pthread_mutex_unlock(&e->m);
+}
+
+/* Random boxes with random strides of every tensor, all in one call, against the dense bytes.
+ * _i: which checkpoint, waiting or not. */
 START_TEST(boxes_are_the_dense_tensor_cut)
 {
 	static const char *const which[] = { "dcp/fsdp4/ckpt", "dcp/columns/ckpt",
 		                             "dcp/mesh2x2/ckpt", "dcp/dtypes/ckpt" };
 	uint64_t seed = sf_test_seed("boxes");
-	struct shardfuse *h = open_data(which[_i]);
+	struct shardfuse *h = open_data(which[_i / 2]);
+	uint64_t n = count_of(h, 0);
+	struct shardfuse_read *rd = calloc(n, sizeof(*rd));
+	struct shardfuse_tensor *t = calloc(n, sizeof(*t));
+	struct one_box *box = calloc(n, sizeof(*box));
+	unsigned char **dense = calloc(n, sizeof(*dense));
 	struct shardfuse_error err = { { 0 } };
-	struct shardfuse_tensor t;
+	int r;
 
-	for (uint64_t n = 0; n < shardfuse_tensor_count(h); n++) {
-		uint64_t origin[64], extent[64], index[64] = { 0 }, elements = 1;
-		int64_t stride[64], step;
-		ck_assert_int_eq(shardfuse_tensor_info(h, n, &t), 0);
-		if (t.bytes > 100000)
-			continue;
-		unsigned char *dense = malloc(t.bytes + 1);
-		ck_assert_int_eq(shardfuse_tensor_read(h, n, 0, dense, t.bytes, &err), 0);
-		bool plain = sf_test_below(&seed, 2) == 0;
-		step = t.elem_bytes;
-		for (unsigned d = t.ndim; d-- > 0;) {
-			origin[d] = sf_test_below(&seed, t.shape[d] + 1);
-			extent[d] = sf_test_below(&seed, t.shape[d] - origin[d] + 1);
-			elements *= extent[d];
-			stride[d] = step;
-			step *= (int64_t)extent[d] + (plain ? 0 : (int64_t)sf_test_below(&seed, 3));
-		}
-		uint64_t room = (uint64_t)step + t.elem_bytes;
-		unsigned char *got = malloc(room);
-		memset(got, 0xee, room);
-		int r = shardfuse_tensor_read_box(h, n, origin, extent, got, plain ? NULL : stride,
-		                                  &err);
+	for (uint64_t i = 0; i < n; i++) {
+		t[i].struct_size = sizeof(*t);
+		ck_assert_int_eq(shardfuse_tensor_info(h, i, &t[i], NULL), 0);
+		dense[i] = malloc(t[i].bytes + 1);
+		r = shardfuse_tensor_read(h, i, 0, dense[i], t[i].bytes, &err);
 		ck_assert_msg(r == 0, "%s", err.msg);
-		for (uint64_t e = 0; e < elements; e++) {
-			uint64_t from = 0, to = 0;
-			for (unsigned d = 0; d < t.ndim; d++) {
-				from = from * t.shape[d] + origin[d] + index[d];
-				to += index[d] * (uint64_t)stride[d];
-			}
-			ck_assert_mem_eq(got + to, dense + from * t.elem_bytes, t.elem_bytes);
-			for (unsigned d = t.ndim; d > 0 && ++index[d - 1] == extent[d - 1]; d--)
-				index[d - 1] = 0;
+		random_box(&seed, &t[i], &box[i]);
+		rd[i].struct_size = sizeof(*rd);
+		rd[i].tensor = i;
+		rd[i].origin = box[i].origin;
+		rd[i].extent = box[i].extent;
+		rd[i].stride = box[i].plain ? NULL : box[i].stride;
+		rd[i].buf = box[i].got;
+		rd[i].result = 77;
+	}
+	if (_i % 2) {
+		struct ended e = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 77 };
+		struct shardfuse_request *req;
+		ck_assert_int_eq(shardfuse_read_start(h, rd, n, on_end, &e, &req, &err), 0);
+		pthread_mutex_lock(&e.m);
+		while (!e.times)
+			pthread_cond_wait(&e.c, &e.m);
+		pthread_mutex_unlock(&e.m);
+		ck_assert_int_eq(e.result, 0);
+		ck_assert_int_eq(shardfuse_request_finish(req), 0);
+		ck_assert_int_eq(e.times, 1);
+	} else {
+		r = shardfuse_read(h, rd, n, &err);
+		ck_assert_msg(r == 0, "%s", err.msg);
+	}
+	for (uint64_t i = 0; i < n; i++) {
+		ck_assert_int_eq(rd[i].result, 0);
+		check_box(&t[i], &box[i], dense[i]);
+		free(box[i].got);
+		free(dense[i]);
+	}
+	free(rd);
+	free(t);
+	free(box);
+	free(dense);
+	shardfuse_close(h);
+}
+END_TEST
+
+/* Each read has its own result; the others are read. */
+START_TEST(a_read_that_fails_does_not_end_the_others)
+{
+	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
+	struct shardfuse_error err = { { 0 } }, own = { { 0 } };
+	struct shardfuse_tensor t = SHARDFUSE_INIT(t);
+	struct shardfuse_read rd[3];
+	uint64_t far[64];
+
+	ck_assert_int_eq(shardfuse_tensor_info(h, 0, &t, NULL), 0);
+	for (unsigned d = 0; d < 64; d++)
+		far[d] = UINT64_MAX;
+	unsigned char *a = malloc(t.bytes + 1), *b = malloc(t.bytes + 1);
+	for (unsigned i = 0; i < 3; i++)
+		rd[i] = (struct shardfuse_read){ .struct_size = sizeof(rd[i]), .err = &own };
+	rd[0].buf = a;
+	rd[1].origin = far;
+	rd[1].buf = a;
+	rd[2].buf = b;
+	ck_assert_int_eq(shardfuse_read(h, rd, 3, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "dimension 0"));
+	ck_assert_str_eq(own.msg, err.msg);
+	ck_assert_int_eq(rd[0].result, 0);
+	ck_assert_int_eq(rd[1].result, -EINVAL);
+	ck_assert_int_eq(rd[2].result, 0);
+	ck_assert_mem_eq(a, b, t.bytes);
+	rd[1].off = 1; /* a box and a range */
+	ck_assert_int_eq(shardfuse_read(h, rd, 3, &err), -EINVAL);
+	rd[1].struct_size--;
+	ck_assert_int_eq(shardfuse_read(h, rd, 3, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "struct_size"));
+	ck_assert_int_eq(shardfuse_read(h, NULL, 0, &err), 0);
+	free(a);
+	free(b);
+	shardfuse_close(h);
+}
+END_TEST
+
+/* Whenever it comes: each read was read whole, or says that it was not. */
+START_TEST(a_request_that_is_cancelled_ends)
+{
+	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
+	uint64_t n = count_of(h, 0);
+
+	for (unsigned round = 0; round < 50; round++) {
+		struct shardfuse_read *rd = calloc(n, sizeof(*rd));
+		struct ended e = { PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, 0, 77 };
+		struct shardfuse_request *req;
+		bool canceled = false;
+		for (uint64_t i = 0; i < n; i++) {
+			struct shardfuse_tensor t = SHARDFUSE_INIT(t);
+			ck_assert_int_eq(shardfuse_tensor_info(h, i, &t, NULL), 0);
+			rd[i].struct_size = sizeof(*rd);
+			rd[i].tensor = i;
+			rd[i].buf = malloc(t.bytes + 1);
 		}
-		if (t.ndim) {
-			extent[0] = t.shape[0] - origin[0] + 1;
-			ck_assert_int_eq(
-				shardfuse_tensor_read_box(h, n, origin, extent, got, NULL, &err),
-				-EINVAL);
+		ck_assert_int_eq(shardfuse_read_start(h, rd, n, on_end, &e, &req, NULL), 0);
+		if (round % 2)
+			sched_yield();
+		shardfuse_request_cancel(req);
+		int r = shardfuse_request_finish(req);
+		ck_assert_int_eq(e.times, 1);
+		ck_assert_int_eq(e.result, r);
+		for (uint64_t i = 0; i < n; i++) {
+			ck_assert(rd[i].result == 0 || rd[i].result == -ECANCELED);
+			canceled |= rd[i].result != 0;
+			free(rd[i].buf);
 		}
-		free(got);
-		free(dense);
+		ck_assert_int_eq(r, canceled ? -ECANCELED : 0);
+		free(rd);
 	}
 	shardfuse_close(h);
 }
 END_TEST
 
-START_TEST(objects_come_as_json)
+static unsigned threads_of_this(void)
+{
+	unsigned n = 0;
+	DIR *d = opendir("/proc/self/task");
+
+	ck_assert_ptr_nonnull(d);
+	while (readdir(d))
+		n++;
+	closedir(d);
+	return n - 2;
+}
+
+static void count_line(void *arg, int level, const char *line)
+{
+	(void)level;
+	(void)line;
+	++*(unsigned *)arg;
+}
+
+/* What is of the process is the context's: however many handles there are. */
+START_TEST(ten_handles_share_the_threads_of_their_context)
+{
+	struct shardfuse_context_options opt = SHARDFUSE_INIT(opt);
+	struct shardfuse_context *ctx;
+	struct shardfuse *h[10];
+	unsigned lines = 0, before = threads_of_this(), with;
+	struct shardfuse_error err;
+	char byte;
+
+	opt.threads = 3;
+	opt.memory = 1 << 20;
+	opt.timeout_ms = 5000;
+	opt.open_files = 16;
+	opt.log = count_line;
+	opt.log_arg = &lines;
+	int r = shardfuse_context_new(&opt, &ctx, &err);
+	ck_assert_msg(r == 0, "%s", err.msg);
+	with = threads_of_this();
+	ck_assert_uint_le(with, before + 3 + 9);
+	for (unsigned i = 0; i < 10; i++) {
+		h[i] = open_with(ctx, i % 2 ? "dcp/fsdp4/ckpt" : "dcp/columns/ckpt", NULL);
+		ck_assert_int_eq(shardfuse_tensor_read(h[i], 0, 0, &byte, 1, NULL), 0);
+	}
+	ck_assert_uint_le(threads_of_this(), before + 3 + 9);
+	for (unsigned i = 0; i < 10; i++)
+		shardfuse_close(h[i]);
+	shardfuse_context_free(ctx);
+	ck_assert_uint_eq(threads_of_this(), before);
+}
+END_TEST
+
+START_TEST(objects_come_as_json_and_pickled)
 {
 	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
+	struct shardfuse_object o = SHARDFUSE_INIT(o);
 	struct shardfuse_error err = { { 0 } };
-	const char *key;
+	uint64_t n = count_of(h, 1);
 	size_t len;
 	char *json;
+	void *pt;
 
-	ck_assert_uint_gt(shardfuse_object_count(h), 0);
-	for (uint64_t i = 0; i < shardfuse_object_count(h); i++) {
-		ck_assert_int_eq(shardfuse_object_key(h, i, &key, &len), 0);
-		ck_assert_uint_gt(len, 0);
+	ck_assert_uint_gt(n, 0);
+	for (uint64_t i = 0; i < n; i++) {
+		ck_assert_int_eq(shardfuse_object_info(h, i, &o, NULL), 0);
+		ck_assert_uint_gt(o.key_len, 0);
 		int r = shardfuse_object_json(h, i, &json, &err);
 		ck_assert_msg(r == 0, "%s", err.msg);
 		ck_assert_uint_gt(strlen(json), 0);
-		free(json);
+		shardfuse_free(json);
+		r = shardfuse_object_pt(h, i, &pt, &len, &err);
+		ck_assert_msg(r == 0, "%s", err.msg);
+		ck_assert_uint_gt(len, 100);
+		ck_assert_mem_eq(pt, "PK\3\4", 4);
+		shardfuse_free(pt);
 	}
-	ck_assert_int_eq(shardfuse_object_json(h, shardfuse_object_count(h), &json, &err), -EINVAL);
+	ck_assert_int_eq(shardfuse_object_json(h, n, &json, &err), -EINVAL);
+	ck_assert_int_eq(shardfuse_object_info(h, n, &o, &err), -EINVAL);
+	shardfuse_close(h);
+}
+END_TEST
+
+struct names {
+	unsigned n;
+	bool model, npy;
+};
+
+static int see_name(void *arg, const char *name, int type)
+{
+	struct names *s = arg;
+
+	s->n++;
+	s->model |= strcmp(name, "model.pt") == 0 && type == SHARDFUSE_FILE;
+	s->npy |= strcmp(name, "npy") == 0 && type == SHARDFUSE_DIR;
+	return 0;
+}
+
+static int stop(void *arg, const char *name, int type)
+{
+	(void)arg;
+	(void)name;
+	(void)type;
+	return 42;
+}
+
+START_TEST(directories_are_listed)
+{
+	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
+	struct shardfuse_error err = { { 0 } };
+	struct names s = { 0 };
+
+	ck_assert_int_eq(shardfuse_list(h, "", see_name, &s, &err), 0);
+	ck_assert(s.model && s.npy && s.n > 5);
+	ck_assert_int_eq(shardfuse_list(h, "", stop, NULL, &err), 42);
+	s.n = 0;
+	ck_assert_int_eq(shardfuse_list(h, "npy", see_name, &s, &err), 0);
+	ck_assert_uint_eq(s.n, count_of(h, 0));
+	ck_assert_int_eq(shardfuse_list(h, "nothing", see_name, &s, &err), -ENOENT);
+	ck_assert_int_eq(shardfuse_list(h, "README", see_name, &s, &err), -ENOTDIR);
+	ck_assert_ptr_nonnull(strstr(err.msg, "README"));
 	shardfuse_close(h);
 }
 END_TEST
@@ -173,11 +597,20 @@ int main(void)
 {
 	Suite *s = suite_create("library");
 	TCase *tc = tcase_create("shardfuse.h");
+
+	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, what_cannot_be_opened_says_why);
 	tcase_add_test(tc, tensors_are_found_by_name);
+	tcase_add_test(tc, members_past_the_callers_struct_are_left_alone);
+	tcase_add_test(tc, groups_chunks_and_the_whole_add_up);
+	tcase_add_test(tc, options_choose_name_and_cast);
 	tcase_add_test(tc, ranges_are_checked);
-	tcase_add_loop_test(tc, boxes_are_the_dense_tensor_cut, 0, 4);
-	tcase_add_test(tc, objects_come_as_json);
+	tcase_add_loop_test(tc, boxes_are_the_dense_tensor_cut, 0, 8);
+	tcase_add_test(tc, a_read_that_fails_does_not_end_the_others);
+	tcase_add_test(tc, a_request_that_is_cancelled_ends);
+	tcase_add_test(tc, ten_handles_share_the_threads_of_their_context);
+	tcase_add_test(tc, objects_come_as_json_and_pickled);
+	tcase_add_test(tc, directories_are_listed);
 	tcase_add_test(tc, virtual_files_are_read_by_path);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);

@@ -2,7 +2,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "tests/lib/sf_test.h"
-#include "tool/map_file.h"
+#include "catalog/map_file.h"
 
 struct rules {
 	struct sf_map_rule *at;

@@ -1,6 +1,6 @@
 /* --map's argument: OLD=NEW, or @FILE with lines "OLD<tab>NEW" or a JSON object. */
-#ifndef SF_TOOL_MAP_FILE_H
-#define SF_TOOL_MAP_FILE_H
+#ifndef SF_CATALOG_MAP_FILE_H
+#define SF_CATALOG_MAP_FILE_H
 
 #include "base/error.h"
 #include "catalog/view_options.h"

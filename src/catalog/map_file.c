@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "base/json.h"
 #include "base/mem.h"
-#include "tool/map_file.h"
+#include "catalog/map_file.h"
 
 #define MAP_FILE_MAX (256 << 20) /* bytes: 10^6 rules of long names */
 

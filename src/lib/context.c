@@ -1,0 +1,105 @@
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "lib/lib_priv.h"
+
+_Static_assert(sizeof(struct shardfuse_error) == sizeof(struct sf_error),
+               "they are the same bytes");
+_Static_assert(SHARDFUSE_DIMS_MAX == SF_DIMS_MAX, "they are the same limit");
+
+int sf_lib_fail(struct shardfuse_error *ret, const struct sf_error *err, int code)
+{
+	if (ret && code < 0)
+		memcpy(ret->msg, err->msg, sizeof(ret->msg));
+	return code;
+}
+
+int sf_lib_give(void *theirs, const void *ours, size_t ours_size, struct sf_error *err)
+{
+	size_t size;
+
+	memcpy(&size, theirs, sizeof(size));
+	if (size < sizeof(size))
+		return sf_fail(err, -EINVAL,
+		               "struct_size is %zu: it has to be set to the struct's sizeof", size);
+	memcpy((char *)theirs + sizeof(size), (const char *)ours + sizeof(size),
+	       SF_MIN(size, ours_size) - sizeof(size));
+	return 0;
+}
+
+int sf_lib_take(const void *theirs, void *ours, size_t ours_size, struct sf_error *err)
+{
+	size_t size = sizeof(size);
+
+	if (theirs)
+		memcpy(&size, theirs, sizeof(size));
+	if (size < sizeof(size))
+		return sf_fail(err, -EINVAL,
+		               "struct_size is %zu: it has to be set to the struct's sizeof", size);
+	memset(ours, 0, ours_size);
+	if (theirs)
+		memcpy(ours, theirs, SF_MIN(size, ours_size));
+	return 0;
+}
+
+unsigned shardfuse_version(void)
+{
+	return SHARDFUSE_VERSION_MAJOR << 16 | SHARDFUSE_VERSION_MINOR;
+}
+
+void shardfuse_free(void *p)
+{
+	free(p);
+}
+
+static void log_line(void *arg, enum sf_log_level level, const char *line)
+{
+	const struct shardfuse_context *ctx = arg;
+
+	ctx->opt.log(ctx->opt.log_arg, (int)level, line);
+}
+
+int shardfuse_context_new(const struct shardfuse_context_options *opt,
+                          struct shardfuse_context **ret, struct shardfuse_error *err)
+{
+	struct sf_error e = SF_ERROR_INIT;
+	struct sf_session_options so;
+	SF_FREE struct shardfuse_context *ctx = calloc(1, sizeof(*ctx));
+	int r = ctx ? sf_lib_take(opt, &ctx->opt, sizeof(ctx->opt), &e)
+	            : sf_fail(&e, -ENOMEM, "no memory for a context");
+
+	if (r >= 0) {
+		sf_session_options_init(&so);
+		if (ctx->opt.memory)
+			so.memory = ctx->opt.memory;
+		if (ctx->opt.threads)
+			so.threads = ctx->opt.threads;
+		if (ctx->opt.log)
+			ctx->log = (struct sf_log){ .write = log_line,
+				                    .arg = ctx,
+				                    .level = (enum sf_log_level)SF_MIN(
+							    SF_MAX(ctx->opt.log_level, 0),
+							    (int)SF_LOG_DEBUG) };
+		so.log = ctx->opt.log ? &ctx->log : NULL;
+		r = sf_session_io(&ctx->io, &so, &e);
+	}
+	if (r < 0)
+		return sf_lib_fail(err, &e, r);
+	if (ctx->opt.open_files)
+		ctx->io.max_open = SF_MAX(ctx->opt.open_files, 8u);
+	if (ctx->opt.timeout_ms)
+		ctx->io.timeout_ms = ctx->opt.timeout_ms;
+	*ret = SF_STEAL(ctx);
+	return 0;
+}
+
+void shardfuse_context_free(struct shardfuse_context *ctx)
+{
+	if (!ctx)
+		return;
+	sf_io_release(&ctx->io);
+	free(ctx);
+}

@@ -1,0 +1,45 @@
+/* What is behind the public handles. Only lib/ includes it. */
+#ifndef SF_LIB_LIB_PRIV_H
+#define SF_LIB_LIB_PRIV_H
+
+#include <stddef.h>
+
+#include "lib/session.h"
+#include "shardfuse.h"
+
+struct shardfuse_context {
+	struct sf_io io;
+	struct sf_log log;
+	struct shardfuse_context_options opt;
+};
+
+struct shardfuse {
+	struct shardfuse_context *own; /* the context of a handle that was opened without one */
+	struct sf_session_options opt;
+	struct sf_session s;
+	char *hf_files;
+	/* tensors and objects as they are numbered outside: entries of the catalog, and back */
+	uint32_t *tensor, *object;
+	uint32_t *number; /* by entry */
+};
+
+/* A read of callers of the first version that had them. */
+#define SF_LIB_READ_LEAST (offsetof(struct shardfuse_read, result) + sizeof(int))
+
+/* The public error has the layout of ours; a copy keeps the two types apart. Returns @code. */
+int sf_lib_fail(struct shardfuse_error *ret, const struct sf_error *err, int code);
+/* The tensor of a public number, and how it is shown. -EINVAL. */
+int sf_lib_tensor(const struct shardfuse *h, uint64_t tensor, const struct sf_tensor **ret,
+                  const struct sf_entry **ret_entry, struct sf_error *err);
+/* Bytes as shown: after a cast. */
+uint64_t sf_lib_bytes(const struct sf_tensor *t, const struct sf_entry *entry);
+
+/*
+ * Structs of callers who may be older or newer: @ours, of @ours_size bytes, into a struct whose
+ * first member is its size; what it has beyond ours is left alone. -EINVAL a size that is none.
+ */
+int sf_lib_give(void *theirs, const void *ours, size_t ours_size, struct sf_error *err);
+/* The other way: members that it does not have become 0. @theirs may be NULL. */
+int sf_lib_take(const void *theirs, void *ours, size_t ours_size, struct sf_error *err);
+
+#endif
