@@ -270,15 +270,21 @@ SF_SOURCES_CLI = \
 	%D%/cli/values.c \
 	%D%/cli/verify_deep.c
 
-noinst_LTLIBRARIES += libsf.la
-libsf_la_SOURCES = $(SF_SOURCES_BASE) $(SF_SOURCES_STORE) $(SF_SOURCES_PARSE) $(SF_SOURCES_CKPT) \
+# libsfcore is what the library is made of; libsf has what the programs have beside it.
+noinst_LTLIBRARIES += libsfcore.la libsf.la
+libsfcore_la_SOURCES = $(SF_SOURCES_BASE) $(SF_SOURCES_STORE) $(SF_SOURCES_PARSE) $(SF_SOURCES_CKPT) \
 	$(SF_SOURCES_FORMAT) $(SF_SOURCES_READ) $(SF_SOURCES_CATALOG) $(SF_SOURCES_VALUE) $(SF_SOURCES_VIEW) \
-	$(SF_SOURCES_TREE) $(SF_SOURCES_SAVE) $(SF_SOURCES_LIB) $(SF_SOURCES_TOOL) $(SF_SOURCES_CLI)
-libsf_la_LIBADD = $(SF_LIBS)
+	$(SF_SOURCES_TREE) $(SF_SOURCES_SAVE) $(SF_SOURCES_LIB)
+libsfcore_la_LIBADD = $(SF_LIBS)
+libsf_la_SOURCES = $(SF_SOURCES_TOOL) $(SF_SOURCES_CLI)
+libsf_la_LIBADD = libsfcore.la
 
-# The library is libsf cut down to what its exported functions (SF_API) reach.
+# The library: what shardfuse.h says is exported, under the version it came with.
 include_HEADERS += %D%/shardfuse.h
 lib_LTLIBRARIES += libshardfuse.la
 libshardfuse_la_SOURCES =
-libshardfuse_la_LIBADD = libsf.la
-libshardfuse_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined -Wl,--gc-sections
+libshardfuse_la_LIBADD = libsfcore.la
+libshardfuse_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined \
+	-Wl,--version-script=$(srcdir)/%D%/lib/libshardfuse.map
+EXTRA_libshardfuse_la_DEPENDENCIES = $(srcdir)/%D%/lib/libshardfuse.map
+EXTRA_DIST += %D%/lib/libshardfuse.map

@@ -262,7 +262,7 @@ check_PROGRAMS += %D%/tool_fuzz_pack
 # What interop tests in Python drive: values written again, an archive written by us.
 check_PROGRAMS += %D%/tool_repickle %D%/tool_write_pt %D%/tool_write_st
 
-TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-headers.sh
+TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-headers.sh contrib/check-library.sh
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(SHELL)
 
@@ -273,6 +273,7 @@ AM_TESTS_ENVIRONMENT = \
 	SHARDFUSE='$(abs_top_builddir)/shardfuse'; export SHARDFUSE; \
 	CC='$(CC)'; export CC; \
 	SF_CPPFLAGS='$(AM_CPPFLAGS) $(CPPFLAGS)'; export SF_CPPFLAGS; \
+	SF_LINKFLAGS='$(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)'; export SF_LINKFLAGS; \
 	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-5}; export CK_TIMEOUT_MULTIPLIER;
 if !HAVE_FUSE
 AM_TESTS_ENVIRONMENT += SF_HAVE_FUSE=no; export SF_HAVE_FUSE;
