@@ -156,7 +156,8 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
 {
 	const struct sf_torch_tensor *x = &item->t;
 	uint64_t elem = sf_dtype_info(t->dtype)->bytes, volume = 1, numel = 1, span = 1, off, need;
-	bool same = x->ndim == t->ndim, row_major = true, fits = true;
+	bool same = x->ndim == t->ndim, row_major = true, fits = true, run;
+	unsigned longer = 0; /* dimensions of more, or less, than one element */
 
 	if (x->dtype != t->dtype)
 		return sf_fail(err, -EBADMSG, "the item's header says dtype %s, metadata says %s",
@@ -166,10 +167,12 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
 	for (unsigned d = 0; d < x->ndim; d++) {
 		same = same && x->shape[d] == c->extent[d];
 		fits = fits && sf_mul(numel, x->shape[d], &numel);
+		longer += x->shape[d] != 1;
 	}
-	if (c->part_len != volume) /* a run of the box: flat, or however it was shaped */
-		same = fits && numel == c->part_len;
-	if (!same) {
+	/* A run of the box: flat, or however it was shaped. One that is all of the box is flat as
+	 * well: what a flattened range is when there is a single shard. */
+	run = c->part_len != volume || (!same && longer <= 1);
+	if (run ? !fits || numel != c->part_len : !same) {
 		char a[200] = "", b[200] = "";
 		put_shape(a, sizeof(a), x->shape, x->ndim);
 		put_shape(b, sizeof(b), c->extent, t->ndim);
@@ -182,9 +185,9 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
 	for (unsigned d = x->ndim; d-- > 0; span *= x->shape[d])
 		row_major = row_major && (x->shape[d] == 1 ||
 		                          (x->stride[d] >= 0 && (uint64_t)x->stride[d] == span));
-	if (c->part_len != volume && !row_major)
+	if (run && !row_major)
 		return sf_fail(err, -ENOTSUP,
-		               "an item that holds part of its box is not contiguous");
+		               "an item that holds a run of its box is not contiguous");
 	if (!sf_mul(x->storage_off, elem, &off) || off > item->payload_len)
 		return sf_fail(
 			err, -EBADMSG,

@@ -29,8 +29,8 @@ int sf_layout_put(struct sf_layouts *l, const struct sf_tensor *t, uint32_t i,
  * sf_layout_from_item - does the item's header say what metadata says, and what follows for its
  * layout?
  *
- * Dtype and shape must be the chunk's (of a part: as many elements, contiguous). -EBADMSG with
- * both.
+ * Dtype and shape must be the chunk's (of a part: as many elements, contiguous; a whole box may be
+ * a flat run, too: [1, 1, 6] for a box of [2, 3]). -EBADMSG with both.
  * @stride: room for SF_DIMS_MAX; ret->stride points there.
  */
 int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,

@@ -70,14 +70,15 @@ int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
 
 int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r)
 {
-	char name[SF_PLACE_NAME];
+	const struct sf_container *members[SF_CONTAINER_DEPTH];
 	uint64_t off = item->off;
 	uint32_t place = sf_op_place(op, item, &off);
 
-	sf_fail_ctx(&op->err, r, "'%s': item at %llu",
-	            place == SF_NONE ? op->sources.at[item->source].src->name
-	                             : sf_place_name(op->r->ckpt, place, name),
-	            (unsigned long long)off);
+	if (place != SF_NONE && sf_place_members(op->r->ckpt, place, members))
+		sf_fail_ctx(&op->err, r, "item at %llu", (unsigned long long)off);
+	else
+		sf_fail_ctx(&op->err, r, "'%s': item at %llu",
+		            op->sources.at[item->source].src->name, (unsigned long long)off);
 	return sf_op_fail_item(op, item, r);
 }
 

@@ -2,6 +2,7 @@
 
 #include "ckpt/place.h"
 #include "seam_world.h"
+#include "tests/lib/sf_fake_ckpt.h"
 
 #define TEXTS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
@@ -287,6 +288,70 @@ START_TEST(a_place_that_cannot_be_read_says_why_in_the_words_of_its_format)
 }
 END_TEST
 
+/* ---- flat runs of a single shard ---- */
+
+/* Archives of one float32 tensor each, for a box of [2, 3]. */
+static const struct flat {
+	const char *key;
+	unsigned ndim;
+	uint64_t shape[3], stride[3];
+} flats[] = { { "flat", 3, { 1, 1, 6 }, { 6, 6, 1 } },
+	      { "one", 1, { 6 }, { 1 } },
+	      { "middle", 3, { 1, 6, 1 }, { 6, 1, 1 } },
+	      { "same", 2, { 2, 3 }, { 1, 2 } },
+	      { "seven", 3, { 1, 1, 7 }, { 7, 7, 1 } },
+	      { "turned", 2, { 3, 2 }, { 2, 1 } },
+	      { "gaps", 1, { 6 }, { 2 } } };
+static uint64_t flat_off[SF_ARRAY_LEN(flats) + 1];
+
+/* Each a member of a stored file: its header is read there. */
+static int lower_flat(struct sf_ckpt_builder *b, struct sf_error *err)
+{
+	uint32_t file, in, place;
+	int r = sf_ckpt_builder_file(b, "a.tar", 5, &file, err);
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(flats) && r >= 0; i++) {
+		const uint64_t len = flat_off[i + 1] - flat_off[i];
+		r = sf_ckpt_builder_member(b, file, flats[i].key, strlen(flats[i].key), flat_off[i],
+		                           len, &in, err);
+		if (r >= 0)
+			r = sf_ckpt_builder_place_in(b, in, SF_ITEM_TORCH, SF_CODEC_NONE, 0, &place,
+			                             err);
+		if (r >= 0)
+			r = one_raw(b, flats[i].key, place, 0, len, err);
+	}
+	return r;
+}
+
+START_TEST(a_single_shard_may_be_flat)
+{
+	static const float values[12] = { 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12 },
+			   turned[6] = { 1, 3, 5, 2, 4, 6 };
+	struct sf_buf at = { 0 };
+	struct seam w = { 0 };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(flats); i++) {
+		struct sf_buf pkl = { 0 };
+		flat_off[i] = at.len;
+		fake_pkl(&pkl, SF_FLOAT32, flats[i].shape, flats[i].stride, flats[i].ndim, 12, 0,
+		         false);
+		fake_zip(&at, &pkl, (const uint8_t *)values, sizeof(values), i == 1);
+		sf_buf_release(&pkl);
+		flat_off[i + 1] = at.len;
+	}
+	seam_file(&w, "a.tar", at.at, at.len);
+	seam_open(&w, lower_flat);
+	for (size_t i = 0; i < 3; i++)
+		seam_check(&w, flats[i].key, values, 24);
+	seam_check(&w, "same", turned, 24);
+	seam_fails(&w, "seven", -EBADMSG, TEXTS("a.tar:seven", "[1, 1, 7]", "[2, 3]"));
+	seam_fails(&w, "turned", -EBADMSG, TEXTS("a.tar:turned", "[3, 2]", "[2, 3]"));
+	seam_fails(&w, "gaps", -ENOTSUP, TEXTS("a.tar:gaps", "not contiguous"));
+	sf_buf_release(&at);
+	seam_close(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("seams");
@@ -297,6 +362,7 @@ int main(void)
 	tcase_add_test(tc, a_container_that_cannot_be_is_refused);
 	tcase_add_test(tc, a_blob_has_its_tensors_under_the_names_that_the_format_says);
 	tcase_add_test(tc, a_place_that_cannot_be_read_says_why_in_the_words_of_its_format);
+	tcase_add_test(tc, a_single_shard_may_be_flat);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
