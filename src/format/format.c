@@ -26,6 +26,8 @@ struct listing {
 	struct sf_arena arena;
 	struct objinfos files;
 	struct names others; /* directories, sockets … at the top */
+	bool whole;          /* directories called as steps of a run are looked into */
+	bool skipped;        /* some were not */
 };
 
 /* What a step of a run is probed with. */
@@ -42,8 +44,14 @@ static int add_file(void *arg, const struct sf_objinfo *info)
 	if (l->files.n + l->others.n >= FILES_MAX)
 		return -E2BIG;
 	f.name = sf_arena_strdup(&l->arena, info->name, strlen(info->name));
-	if (info->size == UINT64_MAX)
-		return !f.name || names_push(&l->others, f.name) < 0 ? -ENOMEM : 0;
+	if (info->size == UINT64_MAX) {
+		if (!f.name || names_push(&l->others, f.name) < 0)
+			return -ENOMEM;
+		if (l->whole || !sf_run_dir_is_step(f.name))
+			return 0;
+		l->skipped = true;
+		return SF_LIST_SKIP;
+	}
 	if (f.name && f.version.etag)
 		f.version.etag = sf_arena_strdup(&l->arena, f.version.etag, strlen(f.version.etag));
 	return !f.name || (info->version.etag && !f.version.etag) || objinfos_push(&l->files, f) < 0
@@ -241,9 +249,16 @@ static int check_below(struct sf_store *store, const char *name, struct listing 
 	                                             &(struct step){ store->io, name }, err);
 }
 
-/* Lists the store and asks every format. @step: it lies in a run directory, and is none itself. */
-static int look(struct sf_store *store, const char *name, bool step, struct listing *l,
-                const struct sf_format **ret, struct sf_error *err)
+static void release(struct listing *l)
+{
+	objinfos_release(&l->files);
+	names_release(&l->others);
+	sf_arena_release(&l->arena);
+}
+
+/* Lists the store and asks every format. */
+static int ask(struct sf_store *store, const char *name, struct listing *l,
+               const struct sf_format **ret, struct sf_error *err)
 {
 	int sure = 0, r = list(store, l, err);
 
@@ -259,18 +274,29 @@ static int look(struct sf_store *store, const char *name, bool step, struct list
 			*ret = formats[i];
 		}
 	}
+	return r;
+}
+
+/*
+ * @step: it lies in a run directory, and is none itself. What the steps of a run hold is listed
+ * only when they are not steps, but directories of a checkpoint: a run of many would list every
+ * shard of each.
+ */
+static int look(struct sf_store *store, const char *name, bool step, struct listing *l,
+                const struct sf_format **ret, struct sf_error *err)
+{
+	int r = ask(store, name, l, ret, err);
+
+	if (r >= 0 && l->skipped && (*ret || step)) {
+		release(l);
+		*l = (struct listing){ .whole = true };
+		r = ask(store, name, l, ret, err);
+	}
 	if (r >= 0 && !*ret && !step)
 		r = check_below(store, name, l, err);
 	if (r >= 0 && (!name || strcmp(name, "megatron") == 0))
 		r = refuse_megatron(store, l, err);
 	return r >= 0 && !*ret ? unknown(store, l, name, err) : r;
-}
-
-static void release(struct listing *l)
-{
-	objinfos_release(&l->files);
-	names_release(&l->others);
-	sf_arena_release(&l->arena);
 }
 
 static int probe_step(void *arg, const char *path, struct sf_error *err)

@@ -77,6 +77,7 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err);
 void sf_io_release(struct sf_io *io);
 
 struct sf_store;
+#define SF_LIST_SKIP 1
 struct sf_store_ops {
 	/* The object as it is now; if @want is given (what list said) and it is another version:
 	 * -ESTALE with both in the message. A store that is far asks nothing then: size and version
@@ -88,7 +89,8 @@ struct sf_store_ops {
 	            struct sf_source **ret, struct sf_error *err);
 	/* Every object below @dir ("" the root), recursively to @depth levels of '/', in no order;
 	 * a callback's negative result ends it. Entries that are not plain files are reported with
-	 * size UINT64_MAX when @dir has them at level 0. */
+	 * size UINT64_MAX when @dir has them at level 0, before anything below them: SF_LIST_SKIP
+	 * says not to look into that one. */
 	int (*list)(struct sf_store *s, const char *dir, unsigned depth,
 	            int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
 	            struct sf_error *err);

@@ -152,7 +152,9 @@ static int list_entry(struct listing *l, int dir, const char *name, unsigned lev
 	if (info.size != UINT64_MAX ||
 	    level == 0) /* what is no plain file, or is a dangling link, keeps UINT64_MAX */
 		r = l->each(l->arg, &info);
-	if (r >= 0 && found && S_ISDIR(st.st_mode) && level < depth) {
+	if (r == SF_LIST_SKIP)
+		r = 0;
+	else if (r >= 0 && found && S_ISDIR(st.st_mode) && level < depth) {
 		int fd = openat(dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 		if (fd < 0 && !is_away(errno) && errno != ENOENT)
 			return sf_fail_errno(l->err, "listing '%s'", info.name);

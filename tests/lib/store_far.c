@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -277,21 +278,33 @@ static int far_list(struct sf_store *s, const char *dir, unsigned depth,
 {
 	struct far_store *f = (struct far_store *)s;
 	size_t n = strlen(dir);
+	bool skip = false;
 	int r = 0;
 
 	f->far->lists++;
 	for (size_t i = 0; i < f->n && r >= 0; i++) {
-		const char *below = f->at[i].name;
+		const char *below = f->at[i].name + (n ? n + 1 : 0), *end;
 		unsigned level = 0;
-		if (n && (strncmp(below, dir, n) != 0 || below[n] != '/'))
+		if (n && (strncmp(f->at[i].name, dir, n) != 0 || f->at[i].name[n] != '/'))
 			continue;
-		for (below += n ? n + 1 : 0; *below; below++)
-			level += *below == '/';
-		if (level <= depth)
+		end = strchr(below, '/');
+		if (end && (!i || strncmp(f->at[i - 1].name, f->at[i].name,
+		                          (size_t)(end + 1 - f->at[i].name)) != 0)) {
+			/* its first object: objects are in order of their directories */
+			char top[256];
+			snprintf(top, sizeof(top), "%.*s", (int)(end - f->at[i].name),
+			         f->at[i].name);
+			r = each(arg, &(struct sf_objinfo){ .name = top, .size = UINT64_MAX });
+			skip = r == SF_LIST_SKIP || !depth;
+			f->far->lists += r >= 0 && !skip;
+		}
+		for (const char *c = below; *c; c++)
+			level += *c == '/';
+		if (r >= 0 && level <= depth && !(end && skip))
 			r = each(arg, &(struct sf_objinfo){ .name = f->at[i].name,
 			                                    .size = f->at[i].len });
 	}
-	return r;
+	return SF_MIN(r, 0);
 }
 
 static void far_free(struct sf_store *s)

@@ -197,6 +197,40 @@ START_TEST(one_failure_is_no_others)
 }
 END_TEST
 
+/* A run of many steps is told from its names: what each step holds is not listed for it. A
+ * checkpoint whose directories are called so is listed whole. */
+START_TEST(steps_of_a_run_are_not_listed)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_ckpt *ckpt = NULL;
+	size_t len;
+	uint8_t *meta;
+	char as[64];
+
+	for (int i = 0; i < 50; i++)
+		for (int k = 0; k < 20; k++) {
+			snprintf(as, sizeof(as), "step-%d/__%d_0.distcp", i, k);
+			add(as, "x", 1);
+		}
+	begin(4);
+	ck_assert_int_eq(sf_ckpt_load(store, NULL, &ckpt, &err), -ENOENT);
+	ck_assert_uint_eq(far.lists, 1);
+	end();
+
+	meta = file_at("dcp/ranklocal/ckpt/__0.metadata", &len);
+	add("__0.metadata", meta, len);
+	add("step-1/a", "1", 1);
+	add("step-1/b", "2", 1);
+	begin(4);
+	ck_assert_msg(sf_ckpt_load(store, NULL, &ckpt, &err) == 0, "%s", err.msg);
+	ck_assert_uint_eq(ckpt->nlisting, 3);
+	ck_assert_uint_eq(far.lists, 1 + 2);
+	sf_ckpt_free(ckpt);
+	end();
+	free(meta);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("far_loads");
@@ -207,6 +241,7 @@ static Suite *suite(void)
 	tcase_add_test(t, headers_of_many_files_are_asked_for_side_by_side);
 	tcase_add_loop_test(t, a_load_opens_nothing_that_was_not_listed, 0, 8);
 	tcase_add_test(t, one_failure_is_no_others);
+	tcase_add_test(t, steps_of_a_run_are_not_listed);
 	suite_add_tcase(s, t);
 	return s;
 }
