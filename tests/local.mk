@@ -38,6 +38,7 @@ TESTS_UNIT = \
 	%D%/unit/test_layout \
 	%D%/unit/test_log \
 	%D%/unit/test_log_limit \
+	%D%/unit/test_lru \
 	%D%/unit/test_map \
 	%D%/unit/test_map_file \
 	%D%/unit/test_mountinfo \

@@ -9,6 +9,7 @@
 
 #include "base/clock.h"
 #include "base/log_limit.h"
+#include "base/lru.h"
 #include "base/mem.h"
 
 #define LINE_MAX_BYTES 2048
@@ -19,9 +20,9 @@
 struct seen {
 	uint64_t key;
 	uint64_t ends_ms;
-	uint32_t more;       /* lines since the window began that are not told yet */
-	uint32_t chain;      /* next of the same bucket, or of the free list */
-	uint32_t prev, next; /* earlier, later */
+	uint32_t more;  /* lines since the window began that are not told yet */
+	uint32_t chain; /* next of the same bucket, or of the free list */
+	struct sf_lru_link order;
 	enum sf_log_level level;
 	char text[TEXT];
 };
@@ -35,7 +36,8 @@ struct sf_log_limit {
 		pthread_cond_t wake;
 		bool runs, ending;
 		uint32_t pending; /* keys with lines that are not told yet */
-		uint32_t first, last, free;
+		struct sf_lru order;
+		uint32_t free;
 	} locked;
 	uint32_t *bucket; /* under the lock, like seen[] */
 	struct seen seen[];
@@ -72,7 +74,6 @@ int sf_log_limit_new(const struct sf_log *log, unsigned window_ms, unsigned nkey
 		l->bucket[i] = NIL;
 	for (unsigned i = 0; i < nkeys; i++)
 		l->seen[i].chain = i + 1 < nkeys ? i + 1 : NIL;
-	l->locked.first = l->locked.last = NIL;
 	pthread_mutex_init(&l->locked.m, NULL);
 	pthread_condattr_init(&attr);
 	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
@@ -103,26 +104,23 @@ static void begin_locked(struct sf_log_limit *l, uint32_t i, uint64_t now)
 
 	s->ends_ms = now + l->window_ms;
 	s->more = 0;
-	s->next = NIL;
-	s->prev = l->locked.last;
-	*(s->prev != NIL ? &l->seen[s->prev].next : &l->locked.first) = i;
-	l->locked.last = i;
+	sf_lru_add(&l->locked.order, &s->order);
 }
 
-static void unlink_locked(struct sf_log_limit *l, uint32_t i)
+/* The window that ends next; NIL: there is none. */
+static uint32_t first_locked(struct sf_log_limit *l)
 {
-	const struct seen *s = &l->seen[i];
+	struct sf_lru_link *first = l->locked.order.oldest;
 
-	*(s->prev != NIL ? &l->seen[s->prev].next : &l->locked.first) = s->next;
-	*(s->next != NIL ? &l->seen[s->next].prev : &l->locked.last) = s->prev;
+	return first ? (uint32_t)(sf_container_of(first, struct seen, order) - l->seen) : NIL;
 }
 
 /* Ends a window: what is to be told goes to @ret. */
 static void end_locked(struct sf_log_limit *l, uint32_t i, struct told *ret)
 {
-	const struct seen *s = &l->seen[i];
+	struct seen *s = &l->seen[i];
 
-	unlink_locked(l, i);
+	sf_lru_remove(&l->locked.order, &s->order);
 	l->locked.pending -= s->more > 0;
 	ret->more = s->more;
 	ret->level = s->level;
@@ -131,7 +129,7 @@ static void end_locked(struct sf_log_limit *l, uint32_t i, struct told *ret)
 
 static void forget_first_locked(struct sf_log_limit *l, struct told *ret)
 {
-	uint32_t i = l->locked.first, *p = bucket_of(l, l->seen[i].key);
+	uint32_t i = first_locked(l), *p = bucket_of(l, l->seen[i].key);
 
 	end_locked(l, i, ret);
 	while (*p != i)
@@ -155,7 +153,7 @@ static void *tell_in_time(void *arg)
 
 	pthread_mutex_lock(&l->locked.m);
 	while (!l->locked.ending) {
-		uint32_t i = l->locked.first;
+		uint32_t i = first_locked(l);
 		uint64_t now = (uint64_t)sf_now_ms();
 		struct told t;
 		if (!l->locked.pending) {
@@ -191,7 +189,7 @@ void sf_log_limit_free(struct sf_log_limit *l)
 	pthread_mutex_unlock(&l->locked.m);
 	if (runs)
 		pthread_join(l->thread, NULL);
-	while (l->locked.first != NIL) {
+	while (first_locked(l) != NIL) {
 		forget_first_locked(l, &t);
 		tell(l, &t);
 	}
@@ -246,7 +244,7 @@ static bool is_first(struct sf_log_limit *l, enum sf_log_level level, uint64_t k
 	if (!first) {
 		count_locked(l, &l->seen[i]);
 	} else if (i != NIL) {
-		unlink_locked(l, i);
+		sf_lru_remove(&l->locked.order, &l->seen[i].order);
 		begin_locked(l, i, now);
 	} else {
 		uint32_t *b = bucket_of(l, key);

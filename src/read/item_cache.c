@@ -61,18 +61,9 @@ void sf_item_table_remove_locked(struct sf_item_cache *c, struct sf_cache_entry 
 	*p = e->chain;
 }
 
-static void lru_unlink_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
-{
-	*(e->newer ? &e->newer->older : &c->locked.newest) = e->older;
-	*(e->older ? &e->older->newer : &c->locked.oldest) = e->newer;
-}
-
 void sf_item_newest_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
 {
-	e->newer = NULL;
-	e->older = c->locked.newest;
-	*(e->older ? &e->older->newer : &c->locked.oldest) = e;
-	c->locked.newest = e;
+	sf_lru_add(&c->locked.lru, &e->lru);
 }
 
 /* ---- references ---- */
@@ -126,10 +117,11 @@ void sf_item_unref(struct sf_cache_entry *e)
  */
 static struct sf_cache_entry *evict_locked(struct sf_item_cache *c)
 {
-	struct sf_cache_entry *e;
+	struct sf_lru_link *l;
 
-	for (int i = 0; i < TRIES && (e = c->locked.oldest); i++) {
-		lru_unlink_locked(c, e);
+	for (int i = 0; i < TRIES && (l = c->locked.lru.oldest); i++) {
+		struct sf_cache_entry *e = sf_container_of(l, struct sf_cache_entry, lru);
+		sf_lru_remove(&c->locked.lru, l);
 		if (atomic_load(&e->refs) == 1) {
 			sf_item_table_remove_locked(c, e);
 			atomic_fetch_sub(&c->held, e->held);
@@ -205,8 +197,7 @@ const struct sf_cached *sf_item_cache_get(struct sf_item_cache *c, const struct 
 	e = sf_item_find_locked(c, want);
 	if (e && e->state == SF_ENTRY_READY) {
 		atomic_fetch_add(&e->refs, 1);
-		lru_unlink_locked(c, e);
-		sf_item_newest_locked(c, e);
+		sf_lru_touch(&c->locked.lru, &e->lru);
 	} else {
 		e = NULL;
 	}
@@ -221,7 +212,7 @@ void sf_item_cache_forget(struct sf_item_cache *c, const struct sf_cache_want *w
 	pthread_mutex_lock(&c->locked.m);
 	e = sf_item_find_locked(c, want);
 	if (e && e->state == SF_ENTRY_READY && atomic_load(&e->refs) == 1) {
-		lru_unlink_locked(c, e);
+		sf_lru_remove(&c->locked.lru, &e->lru);
 		sf_item_table_remove_locked(c, e);
 		atomic_fetch_sub(&c->held, e->held);
 	} else {

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/lru.h"
 #include "base/pages.h"
 #include "parse/codec.h"
 #include "read/item_cache.h"
@@ -26,10 +27,10 @@ struct sf_cache_entry {
 
 	/* under the lock */
 	uint8_t state;
-	bool gone;                    /* QUEUED: out of the table, nobody wants it any more */
-	struct sf_cache_entry *chain; /* bucket */
-	struct sf_cache_entry *newer, *older; /* READY: the LRU */
-	struct sf_cache_entry *prev, *next;   /* QUEUED, LOADING: all of them */
+	bool gone;                          /* QUEUED: out of the table, nobody wants it any more */
+	struct sf_cache_entry *chain;       /* bucket */
+	struct sf_lru_link lru;             /* READY */
+	struct sf_cache_entry *prev, *next; /* QUEUED, LOADING: all of them */
 	struct sf_cache_wait *waits, *last_wait;
 
 	/* the load's alone */
@@ -55,7 +56,7 @@ struct sf_item_cache {
 		pthread_mutex_t m;
 		pthread_cond_t idle; /* no load is left */
 		struct sf_cache_entry *bucket[SF_ITEM_BUCKETS];
-		struct sf_cache_entry *newest, *oldest;
+		struct sf_lru lru;
 		struct sf_cache_entry *queued, *loading;
 		/* queued, loading, and those that are gone but will get their turn */
 		unsigned nloads;

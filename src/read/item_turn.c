@@ -400,9 +400,9 @@ void sf_item_cache_free(struct sf_item_cache *c)
 		return;
 	sf_item_cache_end(c);
 	sf_budget_reclaim_remove(c->io->budget, &c->reclaim);
-	for (struct sf_cache_entry *e = c->locked.newest, *older; e; e = older) {
-		older = e->older;
-		sf_item_unref(e);
+	for (struct sf_lru_link *l = c->locked.lru.newest, *older; l; l = older) {
+		older = l->older;
+		sf_item_unref(sf_container_of(l, struct sf_cache_entry, lru));
 	}
 	pthread_cond_destroy(&c->locked.idle);
 	pthread_mutex_destroy(&c->locked.m);

@@ -3,6 +3,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+#include "base/lru.h"
+#include "base/mem.h"
 #include "read/open_files.h"
 
 #define NIL UINT32_MAX
@@ -11,14 +13,15 @@ struct slot {
 	struct sf_source *src;
 	uint32_t key;
 	uint32_t chain; /* next slot of the same bucket, or of the free list */
-	uint32_t newer, older;
+	struct sf_lru_link lru;
 };
 
 struct sf_open_files {
 	unsigned limit, mask;
 	struct {
 		pthread_mutex_t m;
-		uint32_t newest, oldest, free;
+		struct sf_lru lru;
+		uint32_t free;
 		unsigned n;
 	} locked;
 	uint32_t *bucket; /* under the lock, like slot[] */
@@ -47,7 +50,6 @@ int sf_open_files_new(unsigned limit, struct sf_open_files **ret, struct sf_erro
 		f->bucket[i] = NIL;
 	for (unsigned i = 0; i < limit; i++)
 		f->slot[i].chain = i + 1 < limit ? i + 1 : NIL;
-	f->locked.newest = f->locked.oldest = NIL;
 	pthread_mutex_init(&f->locked.m, NULL);
 	*ret = f;
 	return 0;
@@ -69,24 +71,6 @@ static uint32_t *bucket_of(struct sf_open_files *f, uint32_t key)
 	return &f->bucket[(key * 2654435769u >> 7) & f->mask];
 }
 
-static void unlink_locked(struct sf_open_files *f, uint32_t i)
-{
-	struct slot *s = &f->slot[i];
-
-	*(s->newer != NIL ? &f->slot[s->newer].older : &f->locked.newest) = s->older;
-	*(s->older != NIL ? &f->slot[s->older].newer : &f->locked.oldest) = s->newer;
-}
-
-static void link_newest_locked(struct sf_open_files *f, uint32_t i)
-{
-	struct slot *s = &f->slot[i];
-
-	s->newer = NIL;
-	s->older = f->locked.newest;
-	*(s->older != NIL ? &f->slot[s->older].newer : &f->locked.oldest) = i;
-	f->locked.newest = i;
-}
-
 static uint32_t find_locked(struct sf_open_files *f, uint32_t key)
 {
 	uint32_t i = *bucket_of(f, key);
@@ -105,12 +89,18 @@ static struct sf_source *take_out_locked(struct sf_open_files *f, uint32_t i)
 	while (*p != i)
 		p = &f->slot[*p].chain;
 	*p = f->slot[i].chain;
-	unlink_locked(f, i);
+	sf_lru_remove(&f->locked.lru, &f->slot[i].lru);
 	f->slot[i].src = NULL;
 	f->slot[i].chain = f->locked.free;
 	f->locked.free = i;
 	f->locked.n--;
 	return src;
+}
+
+/* There is one: all slots are used. */
+static uint32_t oldest_locked(struct sf_open_files *f)
+{
+	return (uint32_t)(sf_container_of(f->locked.lru.oldest, struct slot, lru) - f->slot);
 }
 
 struct sf_source *sf_open_files_get(struct sf_open_files *f, uint32_t key)
@@ -122,10 +112,7 @@ struct sf_source *sf_open_files_get(struct sf_open_files *f, uint32_t key)
 	i = find_locked(f, key);
 	if (i != NIL) {
 		src = sf_source_ref(f->slot[i].src);
-		if (f->locked.newest != i) {
-			unlink_locked(f, i);
-			link_newest_locked(f, i);
-		}
+		sf_lru_touch(&f->locked.lru, &f->slot[i].lru);
 	}
 	pthread_mutex_unlock(&f->locked.m);
 	return src;
@@ -142,7 +129,7 @@ struct sf_source *sf_open_files_put(struct sf_open_files *f, uint32_t key, struc
 		src = f->slot[i].src;
 	} else {
 		if (f->locked.free == NIL)
-			out = take_out_locked(f, f->locked.oldest);
+			out = take_out_locked(f, oldest_locked(f));
 		i = f->locked.free;
 		f->locked.free = f->slot[i].chain;
 		b = bucket_of(f, key);
@@ -150,7 +137,7 @@ struct sf_source *sf_open_files_put(struct sf_open_files *f, uint32_t key, struc
 		f->slot[i].key = key;
 		f->slot[i].chain = *b;
 		*b = i;
-		link_newest_locked(f, i);
+		sf_lru_add(&f->locked.lru, &f->slot[i].lru);
 		f->locked.n++;
 	}
 	sf_source_ref(src);

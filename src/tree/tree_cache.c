@@ -21,7 +21,8 @@
 struct sf_cached {
 	sf_node node;
 	struct sf_vfile *f; /* our reference */
-	struct sf_cached *chain, *newer, *older;
+	struct sf_cached *chain;
+	struct sf_lru_link lru;
 };
 
 int sf_tree_cache_make(struct sf_tree *t, struct sf_error *err)
@@ -34,8 +35,9 @@ int sf_tree_cache_make(struct sf_tree *t, struct sf_error *err)
 
 void sf_tree_cache_free(struct sf_tree *t)
 {
-	for (struct sf_cached *e = t->locked.newest, *older; e; e = older) {
-		older = e->older;
+	for (struct sf_lru_link *l = t->locked.lru.newest, *older; l; l = older) {
+		struct sf_cached *e = sf_container_of(l, struct sf_cached, lru);
+		older = l->older;
 		sf_vfile_unref(e->f);
 		free(e);
 	}
@@ -46,20 +48,6 @@ void sf_tree_cache_free(struct sf_tree *t)
 static struct sf_cached **bucket_locked(struct sf_tree *t, sf_node n)
 {
 	return &t->locked.bucket[(n * UINT64_C(0x9e3779b97f4a7c15) >> 32) % BUCKETS];
-}
-
-static void unlink_locked(struct sf_tree *t, struct sf_cached *e)
-{
-	*(e->newer ? &e->newer->older : &t->locked.newest) = e->older;
-	*(e->older ? &e->older->newer : &t->locked.oldest) = e->newer;
-}
-
-static void link_newest_locked(struct sf_tree *t, struct sf_cached *e)
-{
-	e->newer = NULL;
-	e->older = t->locked.newest;
-	*(e->older ? &e->older->newer : &t->locked.oldest) = e;
-	t->locked.newest = e;
 }
 
 static struct sf_cached *find_locked(struct sf_tree *t, sf_node n)
@@ -81,10 +69,12 @@ static bool is_large(struct sf_vfile *f, sf_node n)
 /* Takes out what is too much; the caller lets go of the list (linked by chain) without the lock. */
 static struct sf_cached *evict_locked(struct sf_tree *t, const struct sf_cached *but)
 {
-	struct sf_cached *out = NULL, *e = t->locked.oldest;
+	struct sf_lru_link *l = t->locked.lru.oldest, *newer;
+	struct sf_cached *out = NULL;
 
-	for (unsigned tries = 0; e && tries < TRIES; tries++) {
-		struct sf_cached *newer = e->newer;
+	for (unsigned tries = 0; l && tries < TRIES; tries++, l = newer) {
+		struct sf_cached *e = sf_container_of(l, struct sf_cached, lru);
+		newer = l->newer;
 		/* every reference but ours comes from a lookup under this lock or from one who has
 		 * one: at 1 nobody can take another */
 		bool free =
@@ -94,17 +84,14 @@ static struct sf_cached *evict_locked(struct sf_tree *t, const struct sf_cached 
 			while (*at != e)
 				at = &(*at)->chain;
 			*at = e->chain;
-			unlink_locked(t, e);
+			sf_lru_remove(&t->locked.lru, l);
 			t->locked.n--;
 			e->chain = out;
 			out = e;
 		} else if (t->locked.n > KEPT) {
-			unlink_locked(
-				t,
-				e); /* held: out of the way, so that the next ones are looked at */
-			link_newest_locked(t, e);
+			/* held: out of the way, so that the next ones are looked at */
+			sf_lru_touch(&t->locked.lru, l);
 		}
-		e = newer;
 	}
 	return out;
 }
@@ -127,8 +114,7 @@ struct sf_vfile *sf_tree_cache_get(struct sf_tree *t, sf_node n)
 	e = find_locked(t, n);
 	if (e) {
 		f = sf_vfile_ref(e->f);
-		unlink_locked(t, e);
-		link_newest_locked(t, e);
+		sf_lru_touch(&t->locked.lru, &e->lru);
 	}
 	pthread_mutex_unlock(&t->locked.m);
 	return f;
@@ -155,7 +141,7 @@ static struct sf_vfile *put(struct sf_tree *t, sf_node n, struct sf_vfile *f)
 	mine->f = sf_vfile_ref(f);
 	mine->chain = *bucket_locked(t, n);
 	*bucket_locked(t, n) = mine;
-	link_newest_locked(t, mine);
+	sf_lru_add(&t->locked.lru, &mine->lru);
 	t->locked.n++;
 	out = evict_locked(t, mine);
 	pthread_mutex_unlock(&t->locked.m);

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/lru.h"
 #include "tree/tree.h"
 
 /* Numbers are part of st_ino: new ones go to the end. */
@@ -99,7 +100,7 @@ struct sf_tree {
 	struct {
 		pthread_mutex_t m;
 		struct sf_cached **bucket; /* files made, by node */
-		struct sf_cached *newest, *oldest;
+		struct sf_lru lru;
 		uint32_t n;
 	} locked;
 };
