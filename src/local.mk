@@ -86,6 +86,7 @@ SF_SOURCES_CKPT = \
 	%D%/ckpt/ckpt.c \
 	%D%/ckpt/ckpt_builder.c \
 	%D%/ckpt/ckpt_builder_chunks.c \
+	%D%/ckpt/ckpt_builder_tie.c \
 	%D%/ckpt/ckpt_builder_value.c \
 	%D%/ckpt/ckpt_builder_places.c \
 	%D%/ckpt/ckpt_check.c \

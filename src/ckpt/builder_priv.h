@@ -51,6 +51,7 @@ struct sf_ckpt_builder {
 	struct sf_files listing;
 	struct sf_pending_warnings warnings;
 	struct sf_group_choices choices;
+	struct sf_place_ids tied; /* by tensor, as far as it goes; none: no ties */
 	struct sf_map file_names;
 	uint64_t more_warnings;          /* not kept */
 	uint64_t name_bytes, path_bytes; /* of keys, of their paths' elements */
@@ -88,6 +89,7 @@ int sf_builder_no_memory(struct sf_error *err, const struct sf_ckpt_builder *b);
 /* A new key: its name is copied, k's other fields taken. */
 int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, struct sf_key k,
                        struct sf_error *err);
+int sf_builder_finish_ties(struct sf_ckpt_builder *b, struct sf_error *err);
 uint32_t sf_builder_key(const struct sf_ckpt_builder *b, const char *name,
                         size_t len); /* SF_NONE */
 

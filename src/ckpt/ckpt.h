@@ -213,6 +213,9 @@ struct sf_ckpt {
 	int64_t mtime_ns;             /* commit time: of what the format writes last */
 	const struct sf_key *key;     /* stored order: the order of dcp_to_torch_save's result */
 	const struct sf_tensor *tensor;
+	/* by tensor: the first of those that have one storage, itself when it has its own. They
+	 * are alike but for their names. NULL: none share. sf_tensor_storage() */
+	const uint32_t *tied;
 	const struct sf_object *object;
 	const struct sf_group *group;
 	const struct sf_place *place;
@@ -237,6 +240,11 @@ struct sf_ckpt {
 void sf_ckpt_free(struct sf_ckpt *ckpt); /* NULL is fine */
 /* key index or SF_NONE; O(1) */
 uint32_t sf_ckpt_find(const struct sf_ckpt *ckpt, const char *name, size_t len);
+/* Tensors of one number here were one storage: tied weights. */
+static inline uint32_t sf_tensor_storage(const struct sf_ckpt *ckpt, uint32_t tensor)
+{
+	return ckpt->tied ? ckpt->tied[tensor] : tensor;
+}
 void sf_tensor_chunk(const struct sf_tensor *t, uint32_t i, struct sf_chunk *ret); /* i < nchunks */
 
 #endif

@@ -65,6 +65,7 @@ void sf_ckpt_builder_free(struct sf_ckpt_builder *b)
 	sf_pending_warnings_release(&b->warnings);
 	sf_group_choices_release(&b->choices);
 	sf_map_release(&b->file_names);
+	sf_place_ids_release(&b->tied);
 	free(b->origin.at);
 	free(b->extent.at);
 	free(b->part.at);

@@ -70,6 +70,14 @@ int sf_ckpt_builder_part(struct sf_ckpt_builder *b, uint64_t part_off, uint64_t 
 int sf_ckpt_builder_object(struct sf_ckpt_builder *b, const char *name, size_t len,
                            uint32_t *ret_object, struct sf_error *err);
 
+/*
+ * @tensor has the storage of an earlier one: tied weights, two names for one thing. A .pt file that
+ * holds both writes it once. Both have their chunks and items, the same ones, which finish checks.
+ * -EBADMSG of another dtype or shape.
+ */
+int sf_ckpt_builder_tie(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t to,
+                        struct sf_error *err);
+
 /* Items: any time after the chunk exists. A second item for one chunk: the first stays
  * (replicas). */
 /* tensor or object index, SF_NONE */

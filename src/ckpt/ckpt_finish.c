@@ -369,6 +369,9 @@ static int finish_all(struct sf_ckpt_builder *b, struct sf_error *err)
 		r = sf_builder_note_shared(b);
 	if (r < 0)
 		return sf_builder_no_memory(err, b);
+	r = sf_builder_finish_ties(b, err);
+	if (r < 0)
+		return r;
 
 	keys = keep(b, b->keys.at, b->keys.n, sizeof(*keys));
 	ckpt->key = keys;

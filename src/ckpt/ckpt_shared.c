@@ -30,8 +30,8 @@ static bool first_of(const struct sf_ckpt_builder *b, uint32_t tensor, struct fi
 	const struct sf_tensor *t = &b->tensors.at[tensor];
 	struct sf_chunk c;
 
-	if (!t->nchunks || !t->bytes)
-		return false;
+	if (!t->nchunks || !t->bytes || (tensor < b->tied.n && b->tied.at[tensor] != tensor))
+		return false; /* the last: it is meant to be one */
 	sf_tensor_chunk(t, 0, &c);
 	*ret = (struct first){ c.off, c.place, tensor };
 	return c.place != SF_NONE && c.len && b->places.at[c.place].form != SF_ITEM_ST_BLOB;

@@ -489,6 +489,165 @@ START_TEST(values_are_refused_that_do_not_fit_their_container)
 }
 END_TEST
 
+/* ---- tied storages ---- */
+
+static bool tie_them;
+
+/* Two names of one storage, a third that only lies there, and one of its own. */
+static int lower_tied(struct sf_ckpt_builder *b, struct sf_error *err)
+{
+	uint32_t first, second, third;
+	int r = add(b, "model.embed", 16, PATH(E("model", SF_PATH_TEXT), E("embed", SF_PATH_TEXT)),
+	            &first, err);
+
+	if (r >= 0)
+		r = add(b, "model.head", 16,
+		        PATH(E("model", SF_PATH_TEXT), E("head", SF_PATH_TEXT)), &second, err);
+	if (r >= 0)
+		r = add(b, "optim.master", 16,
+		        PATH(E("optim", SF_PATH_TEXT), E("master", SF_PATH_TEXT)), &third, err);
+	if (r >= 0)
+		r = add(b, "model.own", 48, PATH(E("model", SF_PATH_TEXT), E("own", SF_PATH_TEXT)),
+		        NULL, err);
+	if (r >= 0 && tie_them)
+		r = sf_ckpt_builder_tie(b, second, first, err);
+	if (r >= 0 && tie_them)
+		r = sf_ckpt_builder_tie(b, third, second, err);
+	return r;
+}
+
+/* How many storages a .pt file of these keys has, and its bytes are those of the keys. */
+static unsigned storages(struct seam *w, const uint32_t *entry, uint32_t n, bool cast,
+                         uint64_t *ret_len)
+{
+	const struct sf_selection sel = { .entry = entry, .n = n, .cast = cast, .flat = true };
+	struct sf_arena arena = { 0 };
+	struct sf_torch_archive a;
+	uint8_t *at;
+
+	open_pt(w, &sel, &arena, &at, ret_len, &a);
+	ck_assert_int_eq(a.root->kind, SF_PV_DICT);
+	ck_assert_uint_eq(a.root->seq.n, 2 * n);
+	for (uint32_t i = 0; i < n; i++) {
+		const struct sf_entry *e = &w->s.catalog->entry[entry[i]];
+		const struct sf_torch_record *s;
+		struct sf_torch_tensor t;
+		uint8_t want[24];
+		ck_assert_int_eq(sf_torch_tensor_from_pv(a.root->seq.at[2 * i + 1], &t, NULL), 1);
+		s = sf_torch_record_find(a.storage, a.nstorages, t.storage_key->str.at,
+		                         t.storage_key->str.len);
+		ck_assert_int_eq(t.dtype, cast ? e->dtype : SF_FLOAT32);
+		ck_assert(s && t.storage_off == 0);
+		if (t.dtype != SF_FLOAT32)
+			continue;
+		ck_assert_int_ge(sf_read_tensor(w->s.reader, e->tensor, 0, want, 24, NULL), 0);
+		ck_assert_mem_eq(at + s->off, want, 24);
+	}
+	const unsigned found = a.nstorages;
+	free(at);
+	sf_arena_release(&arena);
+	return found;
+}
+
+START_TEST(tied_tensors_are_one_storage_in_a_pt_file)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	uint8_t want[256];
+	struct seam w = { 0 };
+	uint64_t tied, alone;
+
+	tie_them = true;
+	data_file(&w, want);
+	seam_open(&w, lower_tied);
+	const uint32_t embed = seam_entry(&w, "model.embed"), head = seam_entry(&w, "model.head"),
+		       master = seam_entry(&w, "optim.master"), own = seam_entry(&w, "model.own");
+	const uint32_t all[] = { embed, head, master, own }, late[] = { own, master, head };
+	ck_assert_uint_eq(storages(&w, all, 4, false, &tied), 2);
+	ck_assert_uint_eq(storages(&w, late, 3, false, &alone), 2); /* without the first of them */
+	ck_assert_uint_eq(storages(&w, all + 1, 1, false, &alone), 1);
+	check_pt(&w, "T /model/embed\nT /model/head\nT /model/own\nT /optim/master\n");
+	/* every other view has its bytes anew, and nobody is warned of what is meant */
+	seam_check(&w, "model.embed", want + 16, 24);
+	seam_check(&w, "model.head", want + 16, 24);
+	seam_check(&w, "optim.master", want + 16, 24);
+	ck_assert_uint_eq(w.s.ckpt->nwarnings, 0);
+	struct sf_selection sel = { .entry = all, .n = 4 };
+	struct sf_arena arena = { 0 };
+	struct sf_st_header st;
+	struct sf_vfile *f;
+	uint64_t size;
+	ck_assert_int_eq(sf_view_safetensors(w.s.catalog, w.s.reader, &sel, &f, &err), 0);
+	uint8_t *at = seam_read(f, &size);
+	ck_assert_int_eq(sf_st_parse(at + 8, sf_le64(at), &arena, &st, &err), 0);
+	ck_assert_uint_eq(st.n, 4);
+	ck_assert_uint_eq(size - st.data_off, 4 * 24);
+	free(at);
+	sf_arena_release(&arena);
+	/* a cast that only some of them have parts them */
+	w.opt.dtype = SF_FLOAT16;
+	sf_catalog_free(w.s.catalog);
+	ck_assert_int_eq(sf_catalog_new(w.s.ckpt, &w.opt, &w.s.catalog, &err), 0);
+	ck_assert_uint_eq(storages(&w, all, 4, true, &alone), 3);
+	ck_assert_uint_eq(storages(&w, all, 4, false, &alone), 2);
+	seam_close(&w);
+}
+END_TEST
+
+/* As it ever was: DCP says nothing of ties. */
+START_TEST(what_only_lies_in_one_place_is_not_tied)
+{
+	const char *const texts[] = { "2 tensors", NULL };
+	uint8_t want[256];
+	struct seam w = { 0 };
+	uint64_t len;
+
+	tie_them = false;
+	data_file(&w, want);
+	seam_open(&w, lower_tied);
+	const uint32_t all[] = { 0, 1, 2, 3 };
+	ck_assert_uint_eq(storages(&w, all, 4, false, &len), 4);
+	ck_assert_ptr_null(w.s.ckpt->tied);
+	seam_warns(&w, "shared-item", texts);
+	seam_close(&w);
+}
+END_TEST
+
+static int lower_false_tie(struct sf_ckpt_builder *b, struct sf_error *err)
+{
+	uint32_t one, two;
+	int r = add(b, "one", 16, NULL, 0, &one, err);
+
+	if (r >= 0)
+		r = add(b, "two", 24, NULL, 0, &two, err);
+	return r < 0 ? r : sf_ckpt_builder_tie(b, two, one, err);
+}
+
+START_TEST(a_tie_of_what_differs_is_refused)
+{
+	const uint64_t shape[1] = { 6 };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_ckpt_builder *b;
+	uint8_t want[256];
+	struct seam w = { 0 };
+	uint32_t one, two;
+
+	data_file(&w, want);
+	ck_assert_int_eq(seam_try_open(&w, lower_false_tie, &err), -EBADMSG);
+	ck_assert_msg(strstr(err.msg, "'two'") && strstr(err.msg, "'one'"), "%s", err.msg);
+	sf_store_free(w.s.store);
+	sf_io_release(&w.io);
+	sf_buf_release(&w.data[0]);
+	ck_assert_int_eq(sf_ckpt_builder_new("seam", "src", &b, NULL), 0);
+	ck_assert_int_eq(add(b, "one", 0, NULL, 0, &one, &err), 0);
+	ck_assert_int_eq(sf_ckpt_builder_tensor(b, "two", 3, SF_FLOAT32, shape, 1, &two, &err), 0);
+	ck_assert_int_eq(sf_ckpt_builder_tie(b, two, one, &err), -EBADMSG);
+	ck_assert_int_eq(sf_ckpt_builder_tie(b, one, two, &err), -EBADMSG); /* not an earlier one */
+	ck_assert_int_eq(sf_ckpt_builder_tie(b, one, one, &err), -EBADMSG);
+	ck_assert_int_eq(sf_ckpt_builder_tie(b, two + 1, one, &err), -EBADMSG);
+	sf_ckpt_builder_free(b);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("seams_values");
@@ -502,6 +661,9 @@ int main(void)
 	tcase_add_test(tc, tensors_inside_values_are_in_safetensors_files);
 	tcase_add_test(tc, a_value_of_a_file_that_is_cut_is_damaged);
 	tcase_add_test(tc, values_are_refused_that_do_not_fit_their_container);
+	tcase_add_test(tc, tied_tensors_are_one_storage_in_a_pt_file);
+	tcase_add_test(tc, what_only_lies_in_one_place_is_not_tied);
+	tcase_add_test(tc, a_tie_of_what_differs_is_refused);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }

@@ -23,6 +23,9 @@ struct embed {
 	struct pt_inners inner;
 	struct pt_u64s span;
 	uint32_t at; /* leaf */
+	/* by sf_tensor_storage(): the storage's number here, SF_NONE; NULL: no two tensors of the
+	 * checkpoint have one storage */
+	uint32_t *shared;
 	/* the object being written */
 	uint32_t object;
 	struct sf_object_value *v;
@@ -31,6 +34,21 @@ struct embed {
 
 #define DROPPED SF_NONE /* ref of an object's leaf until it has a span */
 
+/* The number of the storage that a tensor before this one has brought in, when it is shown alike.
+ */
+static uint32_t shared_number(const struct embed *em, const struct sf_pt_leaf *l)
+{
+	const struct sf_pt *pt = em->pt;
+	const struct sf_entry *e = sf_pt_entry(pt, l);
+	const uint32_t number =
+		em->shared ? em->shared[sf_tensor_storage(pt->c->ckpt, e->tensor)] : SF_NONE;
+
+	if (number == SF_NONE)
+		return SF_NONE;
+	const struct sf_entry *owner = sf_pt_entry(pt, &pt->leaf[em->storage.at[number]]);
+	return sf_pt_dtype(pt, owner) == sf_pt_dtype(pt, e) ? number : SF_NONE;
+}
+
 /* Numbers the tensors before leaf @until, which becomes the current one. */
 static int advance(struct embed *em, uint32_t until)
 {
@@ -38,11 +56,17 @@ static int advance(struct embed *em, uint32_t until)
 		struct sf_pt_leaf *l = &em->pt->leaf[em->at];
 		if (l->object)
 			continue;
+		l->ref = shared_number(em, l);
+		if (l->ref != SF_NONE)
+			continue;
 		if (em->storage.n >= SF_PT_INNER)
 			return -E2BIG;
 		l->ref = (uint32_t)em->storage.n;
 		if (pt_u32s_push(&em->storage, em->at) < 0)
 			return -ENOMEM;
+		if (em->shared)
+			em->shared[sf_tensor_storage(em->pt->c->ckpt,
+			                             sf_pt_entry(em->pt, l)->tensor)] = l->ref;
 	}
 	return 0;
 }
@@ -165,7 +189,7 @@ static void compact(struct embed *em)
 		struct sf_pt_leaf l = pt->leaf[i];
 		if (l.object && l.ref == DROPPED)
 			continue;
-		if (!l.object)
+		if (!l.object && em->storage.at[l.ref] == i) /* the others of it come later */
 			em->storage.at[l.ref] = n;
 		pt->leaf[n++] = l;
 	}
@@ -190,13 +214,19 @@ uint32_t sf_pt_objects(const struct sf_pt *pt, uint32_t *objects)
 int sf_pt_embed(struct sf_pt *pt, struct sf_buf *out, struct sf_error *err)
 {
 	struct embed em = { .pt = pt, .out = out };
-	SF_FREE uint32_t *objects = NULL;
+	const struct sf_ckpt *ckpt = pt->c->ckpt;
+	SF_FREE uint32_t *objects = NULL, *shared = NULL;
 	uint32_t n = 0;
 	int r = 0;
 
 	out->limit = SF_PT_OBJECTS_MAX;
 	objects = sf_alloc_array(pt->nleaf, sizeof(*objects));
-	if (!objects)
+	if (ckpt->tied) {
+		em.shared = shared = sf_alloc_array(ckpt->ntensors, sizeof(*shared));
+		if (shared)
+			memset(shared, 0xff, ckpt->ntensors * sizeof(*shared)); /* SF_NONE */
+	}
+	if (!objects || (ckpt->tied && !shared))
 		r = sf_fail(err, -ENOMEM, "%" PRIu32 " objects", pt->nleaf);
 	else
 		n = sf_pt_objects(pt, objects);
