@@ -164,7 +164,6 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	sigset_t block;
 	int r;
 
-	common->session.hold_hf = true;
 	r = make_absolute(&common->session.view.hf_files, err);
 	if (r >= 0)
 		r = make_absolute(&common->log_file, err);

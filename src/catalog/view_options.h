@@ -28,6 +28,7 @@ struct sf_strs {
 
 /* { 0 } is not the default: sf_view_options_init. Strings are borrowed and outlive what is made
  * from the options. */
+struct sf_store;
 struct sf_view_options {
 	struct sf_strs key, ignore; /* KEY patterns on stored names */
 	struct sf_map_rule *map, *hf_map;
@@ -45,9 +46,12 @@ struct sf_view_options {
 	uint64_t max_shard_size; /* bytes, 50 GB */
 	const char
 		*hf_files; /* directory with config.json …, NULL: looked for near the checkpoint */
-	const char *hf_files_found; /* set by whoever opened it: directory path on this machine, or
-	                               NULL */
-	struct sf_strs views;       /* names of the views wanted, none = all */
+	/* Set by whoever opened it: where the companions are, as shown, or NULL; the store that has
+	 * them, or why there is none. Both outlive what is made with the options. */
+	const char *hf_files_found;
+	struct sf_store *hf_store;
+	const char *hf_why;
+	struct sf_strs views; /* names of the views wanted, none = all */
 };
 void sf_view_options_init(struct sf_view_options *o);
 /* What may be cast to, by the words of --dtype. -EINVAL. */

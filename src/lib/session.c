@@ -1,7 +1,7 @@
 #include "config.h"
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -54,30 +54,25 @@ int sf_session_store(struct sf_session *s, const struct sf_session_options *opt,
 	return r;
 }
 
-/* hf/ wants config.json and friends; only a local checkpoint has a neighbourhood to look into. */
+/* hf/ wants config.json and friends: objects of a store of their own. Only a local checkpoint has a
+ * neighbourhood to look into. The store holds its directory, so that a daemon may change its own,
+ * and a mount may cover this one. What fails here is told when hf/ is made. */
 static void find_companions(struct sf_session *s, const char *source)
 {
+	struct sf_error err = SF_ERROR_INIT;
+
 	if (s->view.hf_files)
 		s->view.hf_files_found = s->view.hf_files;
 	else if (sf_hf_find_files(source, &s->hf_found) == 0)
 		s->view.hf_files_found = s->hf_found;
-	if (!s->opt->hold_hf || !s->view.hf_files_found)
+	if (!s->view.hf_files_found)
 		return;
-	/* a daemon changes its directory, and a mount may cover this one: the descriptor still
-	 * leads there */
-	char *path = NULL;
-	int fd = open(s->view.hf_files_found, O_PATH | O_DIRECTORY | O_CLOEXEC);
-	if (fd >= 0 && asprintf(&path, "/proc/self/fd/%d", fd) > 0 && access(path, R_OK) == 0) {
-		free(s->hf_found);
-		s->hf_found = path;
-		s->hf_fd = fd;
-		s->hf_held = true;
-		s->view.hf_files_found = path;
+	if (sf_store_open(s->io, s->view.hf_files_found, &s->hf_store, &err) >= 0) {
+		s->view.hf_store = s->hf_store;
 		return;
 	}
-	free(path);
-	if (fd >= 0)
-		close(fd);
+	s->hf_why = strdup(err.msg);
+	s->view.hf_why = s->hf_why ? s->hf_why : "no memory";
 }
 
 /* Messages of files have their names below the source: whoever has many must see of which. Those
@@ -130,10 +125,10 @@ void sf_session_close(struct sf_session *s)
 	sf_reader_free(s->reader);
 	sf_catalog_free(s->catalog);
 	sf_ckpt_free(s->ckpt);
+	sf_store_free(s->hf_store);
 	sf_store_free(s->store);
 	sf_io_release(&s->own_io); /* nothing where there is none */
 	free(s->hf_found);
-	if (s->hf_held)
-		close(s->hf_fd);
+	free(s->hf_why);
 	*s = (struct sf_session){ 0 };
 }

@@ -20,8 +20,6 @@ struct sf_session_options {
 
 	const char *source_format; /* NULL: it is found out */
 	bool complete;             /* refuse a damaged checkpoint */
-	bool hold_hf; /* the mount: find the companions by descriptor, it may lie below the
-	                 mountpoint */
 	struct sf_view_options view;
 };
 void sf_session_options_init(struct sf_session_options *o);
@@ -32,10 +30,10 @@ int sf_session_io(struct sf_io *io, const struct sf_session_options *o, struct s
 
 struct sf_session {
 	const struct sf_session_options *opt;
-	struct sf_view_options view; /* opt's, with hf_files_found filled in */
+	struct sf_view_options view; /* opt's, with where the companions are filled in */
 	char *hf_found;
-	int hf_fd; /* of hf_files when held by descriptor; valid where hf_held */
-	bool hf_held;
+	struct sf_store *hf_store; /* has the companions of hf/; NULL: none, or hf_why */
+	char *hf_why;
 	struct sf_io *io; /* opt's, or: */
 	struct sf_io own_io;
 	struct sf_store *store;

@@ -352,6 +352,27 @@ static void put_file(const char *dir, const char *name, const char *text)
 	fclose(f);
 }
 
+/* As a session does. */
+static void hf_files(struct vw *w, const char *dir)
+{
+	struct sf_error why = SF_ERROR_INIT;
+	static char text[SF_ERROR_MAX];
+
+	sf_store_free(w->opt.hf_store);
+	w->opt.hf_store = NULL;
+	w->opt.hf_files_found = dir;
+	if (sf_store_open(&w->io, dir, &w->opt.hf_store, &why) < 0) {
+		snprintf(text, sizeof(text), "%s", why.msg);
+		w->opt.hf_why = text;
+	}
+}
+
+static void no_hf_files(struct vw *w)
+{
+	sf_store_free(w->opt.hf_store);
+	w->opt.hf_store = NULL;
+}
+
 static char *read_companion(const struct vw *w, const struct sf_hf *hf, const char *name)
 {
 	struct sf_vfile *f;
@@ -381,7 +402,7 @@ START_TEST(companions_are_plain_files_of_known_names)
 	ck_assert_int_eq(mkfifo(path, 0600), 0);
 	vw_init(&w);
 	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
-	w.opt.hf_files_found = dir;
+	hf_files(&w, dir);
 	w.opt.dtype = SF_BFLOAT16;
 	hf = hf_of(&w);
 	ck_assert_uint_eq(hf->ncompanions, 3);
@@ -392,7 +413,7 @@ START_TEST(companions_are_plain_files_of_known_names)
 	ck_assert_str_eq(tokenizer, "{\"torch_dtype\": \"float32\"}");
 	ck_assert_str_eq(empty, "");
 	sf_hf_free(hf);
-	w.opt.hf_files_found = path;
+	hf_files(&w, path);
 	struct sf_error err = SF_ERROR_INIT;
 	ck_assert_int_lt(sf_hf_new(w.cat, &hf, &err), 0);
 	ck_assert_ptr_nonnull(strstr(err.msg, path));
@@ -404,7 +425,44 @@ START_TEST(companions_are_plain_files_of_known_names)
 		unlink(path);
 	}
 	rmdir(dir);
+	no_hf_files(&w);
 	vw_close(&w);
+}
+END_TEST
+
+/* Of any store, which need not be a directory of this machine; what lies deeper is none. */
+START_TEST(companions_are_objects_of_a_store)
+{
+	const uint64_t big = 100000;
+	uint8_t *vocab = calloc(1, big);
+	const struct sf_mem_object there[] = { { "config.json", "{\"torch_dtype\": \"float32\"}",
+		                                 26 },
+		                               { "sub/tokenizer.json", "{}", 2 },
+		                               { "vocab.txt", vocab, big },
+		                               { "other", "x", 1 } };
+	uint64_t len;
+	struct sf_vfile *f;
+	struct sf_hf *hf;
+	struct vw w;
+
+	memcpy(vocab + big - 4, "last", 4);
+	vw_init(&w);
+	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
+	w.opt.hf_files_found = "elsewhere";
+	vw_ok(sf_store_mem(&w.io, there, 4, &w.opt.hf_store, &err));
+	w.opt.dtype = SF_BFLOAT16;
+	hf = hf_of(&w);
+	ck_assert_uint_eq(hf->ncompanions, 2);
+	SF_FREE char *config = read_companion(&w, hf, "config.json");
+	ck_assert_str_eq(config, "{\"torch_dtype\": \"bfloat16\"}");
+	vw_ok(sf_view_hf_companion(hf, w.reader, 1, &f, &err));
+	SF_FREE uint8_t *text = vw_read(f, &len);
+	ck_assert_uint_eq(len, big);
+	ck_assert_mem_eq(text, vocab, big);
+	sf_hf_free(hf);
+	no_hf_files(&w);
+	vw_close(&w);
+	free(vocab);
 }
 END_TEST
 
@@ -428,7 +486,7 @@ START_TEST(a_large_companion_is_read_where_it_lies)
 		ck_assert_int_eq(pwrite(fd, &at, 7, (off_t)at), 7);
 	vw_init(&w);
 	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
-	w.opt.hf_files_found = dir;
+	hf_files(&w, dir);
 	hf = hf_of(&w);
 	vw_ok(sf_view_hf_companion(hf, w.reader, 0, &f, &err));
 	for (uint64_t at = 0; at + 1 < size; at += (1 << 20) - (at > 0) * 3) {
@@ -445,6 +503,7 @@ START_TEST(a_large_companion_is_read_where_it_lies)
 	sf_hf_free(hf);
 	unlink(path);
 	rmdir(dir);
+	no_hf_files(&w);
 	vw_close(&w);
 }
 END_TEST
@@ -462,7 +521,7 @@ START_TEST(a_companion_that_changed_is_stale)
 	put_file(dir, "tokenizer.json", "{\"a\": 1}");
 	vw_init(&w);
 	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
-	w.opt.hf_files_found = dir;
+	hf_files(&w, dir);
 	hf = hf_of(&w);
 	snprintf(path, sizeof(path), "%s/tokenizer.json", dir);
 	for (int i = 0; i < 2; i++) { /* another size; another file of the same size */
@@ -477,6 +536,7 @@ START_TEST(a_companion_that_changed_is_stale)
 	sf_hf_free(hf);
 	unlink(path);
 	rmdir(dir);
+	no_hf_files(&w);
 	vw_close(&w);
 }
 END_TEST
@@ -494,7 +554,7 @@ START_TEST(a_companion_that_cannot_be_read_is_an_error)
 	put_file(dir, "config.json", "{\"torch_dtype\": \"float32\"}");
 	vw_init(&w);
 	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
-	w.opt.hf_files_found = dir;
+	hf_files(&w, dir);
 	w.opt.dtype = _i ? SF_BFLOAT16 : SF_DTYPE_NONE;
 	hf = hf_of(&w);
 	vw_ok(sf_view_hf_companion(hf, w.reader, 0, &f, &err));
@@ -508,6 +568,7 @@ START_TEST(a_companion_that_cannot_be_read_is_an_error)
 	snprintf(path, sizeof(path), "%s/config.json", dir);
 	unlink(path);
 	rmdir(dir);
+	no_hf_files(&w);
 	vw_close(&w);
 }
 END_TEST
@@ -563,6 +624,7 @@ int main(void)
 	tcase_add_test(t, digits_compare_as_numbers);
 	tcase_add_test(t, the_dtype_field_alone_changes);
 	tcase_add_test(t, companions_are_plain_files_of_known_names);
+	tcase_add_test(t, companions_are_objects_of_a_store);
 	tcase_add_test(t, a_large_companion_is_read_where_it_lies);
 	tcase_add_test(t, a_companion_that_changed_is_stale);
 	tcase_add_loop_test(t, a_companion_that_cannot_be_read_is_an_error, 0, 2);

@@ -1,7 +1,5 @@
 #include "config.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -85,62 +83,60 @@ int sf_hf_find_files(const char *ckpt_dir, char **ret_dir)
 	return -ENOENT;
 }
 
-void sf_hf_companion_info(const struct stat *st, struct sf_objinfo *ret)
-{
-	ret->size = (uint64_t)st->st_size;
-	ret->version = (struct sf_version){ .dev = st->st_dev,
-		                            .ino = st->st_ino,
-		                            .mtime_ns = (int64_t)st->st_mtim.tv_sec * 1000000000 +
-		                                        st->st_mtim.tv_nsec };
-}
-
 static int compare(const void *a, const void *b)
 {
 	return strcmp(((const struct sf_objinfo *)a)->name, ((const struct sf_objinfo *)b)->name);
 }
 
-static int add(DIR *d, const char *name, struct sf_arena *arena, struct sf_objinfos *files)
-{
-	struct sf_objinfo info = { .name = NULL };
-	struct stat st;
+struct adding {
+	struct sf_arena *arena;
+	struct sf_objinfos files;
+};
 
-	if (!sf_hf_is_companion(name) || fstatat(dirfd(d), name, &st, 0) < 0 ||
-	    !S_ISREG(st.st_mode))
+static int add(void *arg, const struct sf_objinfo *info)
+{
+	struct adding *a = arg;
+	struct sf_objinfo f = *info;
+
+	if (info->size == UINT64_MAX) /* no plain file: what is in it does not matter */
+		return SF_LIST_SKIP;
+	if (strchr(info->name, '/') || !sf_hf_is_companion(info->name))
 		return 0;
-	if (files->n == COMPANIONS_MAX)
+	if (a->files.n == COMPANIONS_MAX)
 		return -E2BIG;
-	sf_hf_companion_info(&st, &info);
-	info.name = sf_arena_strdup(arena, name, strlen(name));
-	return info.name && sf_objinfos_push(files, info) == 0 ? 0 : -ENOMEM;
+	f.name = sf_arena_strdup(a->arena, info->name, strlen(info->name));
+	if (f.name && f.version.etag)
+		f.version.etag = sf_arena_strdup(a->arena, f.version.etag, strlen(f.version.etag));
+	return f.name && (f.version.etag || !info->version.etag) &&
+	                       sf_objinfos_push(&a->files, f) == 0
+	               ? 0
+	               : -ENOMEM;
 }
 
-int sf_hf_list_companions(const char *dir, struct sf_arena *arena, const struct sf_objinfo **ret,
-                          uint32_t *ret_n, struct sf_error *err)
+int sf_hf_list_companions(struct sf_store *store, struct sf_arena *arena,
+                          const struct sf_objinfo **ret, uint32_t *ret_n, struct sf_error *err)
 {
-	struct sf_objinfos files = { 0 };
+	struct adding a = { .arena = arena };
+	struct sf_error why = SF_ERROR_INIT;
 	struct sf_objinfo *kept = NULL;
-	int r = 0;
-	DIR *d = opendir(dir);
+	int r = store->ops->list(store, "", 0, add, &a, &why);
 
-	if (!d)
-		return sf_fail_errno(err, "hf_files '%s'", dir);
-	for (struct dirent *e; r >= 0 && (e = readdir(d));)
-		r = add(d, e->d_name, arena, &files);
-	closedir(d);
 	if (r >= 0) {
-		kept = sf_arena_alloc(arena, (files.n + 1) * sizeof(*kept));
+		kept = sf_arena_alloc(arena, (a.files.n + 1) * sizeof(*kept));
 		r = kept ? 0 : -ENOMEM;
 	}
 	if (r >= 0) {
-		if (files.n)
-			memcpy(kept, files.at, files.n * sizeof(*kept));
-		qsort(kept, files.n, sizeof(*kept), compare);
+		if (a.files.n)
+			memcpy(kept, a.files.at, a.files.n * sizeof(*kept));
+		qsort(kept, a.files.n, sizeof(*kept), compare);
 		*ret = kept;
-		*ret_n = (uint32_t)files.n;
+		*ret_n = (uint32_t)a.files.n;
 	} else {
-		sf_fail(err, r, "hf_files '%s': %s", dir,
-		        r == -E2BIG ? "more than 4096 files of a model" : "no memory");
+		sf_fail(err, r, "hf_files '%s': %s", store->source,
+		        r == -E2BIG    ? "more than 4096 files of a model"
+		        : r == -ENOMEM ? "no memory"
+		                       : why.msg);
 	}
-	sf_objinfos_release(&files);
+	sf_objinfos_release(&a.files);
 	return r;
 }

@@ -18,11 +18,8 @@ int sf_hf_find_files(const char *ckpt_dir, char **ret_dir);
 
 /* Is this the name of a companion? */
 bool sf_hf_is_companion(const char *name);
-/* Plain files of @dir that are, as they are now, sorted by name, in @arena. */
-int sf_hf_list_companions(const char *dir, struct sf_arena *arena, const struct sf_objinfo **ret,
-                          uint32_t *ret_n, struct sf_error *err);
-/* Size and version of a file, for comparing it with what was listed; the name is left alone. */
-struct stat;
-void sf_hf_companion_info(const struct stat *st, struct sf_objinfo *ret);
+/* Objects of @store that are, as they are now, sorted by name, in @arena. */
+int sf_hf_list_companions(struct sf_store *store, struct sf_arena *arena,
+                          const struct sf_objinfo **ret, uint32_t *ret_n, struct sf_error *err);
 
 #endif

@@ -269,9 +269,11 @@ int sf_hf_new(const struct sf_catalog *c, struct sf_hf **ret, struct sf_error *e
 		if (r < 0)
 			sf_fail(err, r, "no memory for hf/ of %" PRIu32 " tensors", p.n);
 	}
-	if (r >= 0 && c->opt->hf_files_found)
-		r = sf_hf_list_companions(c->opt->hf_files_found, &hf->arena, &hf->companion,
+	if (r >= 0 && c->opt->hf_store)
+		r = sf_hf_list_companions(c->opt->hf_store, &hf->arena, &hf->companion,
 		                          &hf->ncompanions, err);
+	else if (r >= 0 && c->opt->hf_why)
+		r = sf_fail(err, -ENOENT, "hf_files %s", c->opt->hf_why);
 	if (r < 0) {
 		sf_hf_free(hf);
 		return r;

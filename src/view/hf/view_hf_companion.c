@@ -1,13 +1,10 @@
 #include "config.h"
 
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/mem.h"
-#include "store/store_file.h"
+#include "store/source.h"
 #include "view/hf/hf_companions.h"
 #include "view/hf/hf_config.h"
 #include "view/view.h"
@@ -19,7 +16,8 @@
 
 struct companion {
 	struct sf_vfile f;
-	char *path;
+	struct sf_store *store;
+	char *path;            /* for messages */
 	enum sf_dtype dtype;   /* to be named in it, SF_DTYPE_NONE: as it is */
 	struct sf_source *src; /* NULL when the text is in memory */
 	struct sf_buf text;
@@ -35,32 +33,6 @@ static void free_companion(struct sf_vfile *f)
 	sf_buf_release(&p->text);
 	free(p->path);
 	free(p);
-}
-
-static int open_source(struct companion *p, struct sf_source **ret, struct sf_error *err)
-{
-	struct sf_objinfo now = { .name = p->path };
-	struct stat st;
-	int fd = open(p->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a fifo must not hold us up */
-	int r;
-
-	if (fd < 0)
-		return sf_fail_errno(err, "'%s'", p->path);
-	if (fstat(fd, &st) < 0) {
-		r = sf_fail_errno(err, "'%s'", p->path);
-	} else if (!S_ISREG(st.st_mode)) {
-		r = sf_fail(err, -EBADMSG, "'%s' is not a plain file", p->path);
-	} else {
-		sf_hf_companion_info(&st, &now);
-		r = sf_version_check(p->path, p->want.size, &p->want.version, now.size,
-		                     &now.version, err);
-	}
-	if (r < 0) {
-		close(fd);
-		return r;
-	}
-	return sf_source_file(sf_reader_io(p->f.reader), fd, p->path, now.size, &now.version, ret,
-	                      err);
 }
 
 static int load(struct companion *p, struct sf_source *src, struct sf_error *err)
@@ -95,9 +67,11 @@ static int prepare(struct sf_vfile *f, struct sf_error *err)
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
 	struct companion *p = (struct companion *)f;
 	bool in_memory = p->want.size <= (p->dtype != SF_DTYPE_NONE ? EDITED_MAX : SMALL_MAX);
-	int r = open_source(p, &src, err);
+	int r = p->store->ops->open(p->store, p->want.name, &p->want, &src, err);
 
-	if (r >= 0 && in_memory)
+	if (r < 0)
+		return sf_fail_ctx(err, r, "'%s'", p->path);
+	if (in_memory)
 		r = load(p, src, err);
 	if (r < 0)
 		return r;
@@ -143,6 +117,7 @@ int sf_view_hf_companion(const struct sf_hf *hf, struct sf_reader *r, uint32_t i
 		return sf_fail(err, -ENOMEM, "'%s'", hf->companion[i].name);
 	}
 	sf_vfile_init(&p->f, &ops, r);
+	p->store = hf->catalog->opt->hf_store;
 	p->want = hf->companion[i];
 	p->dtype = strcmp(hf->companion[i].name, "config.json") == 0 ? cast_of(hf) : SF_DTYPE_NONE;
 	*ret = &p->f;
