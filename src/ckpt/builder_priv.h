@@ -66,7 +66,8 @@ struct sf_ckpt_builder {
 	/* the open tensor: the last of tensors, its columns not yet in the arena */
 	bool open;
 	size_t row; /* bytes of one chunk's coordinates in one column */
-	struct sf_column origin, extent, part, place, off, len;
+	struct sf_column origin, extent, part, layout, place, off, len;
+	uint32_t nlayouts;       /* chunks whose layout column is filled in */
 	uint32_t nparts, nitems; /* chunks whose part and item columns are filled in */
 	struct sf_order_scratch scratch;
 };

@@ -79,8 +79,17 @@ enum {
 	SF_TENSOR_GRID = 8,
 };
 
+/* How a raw item lies, where the format knows that it is not its dense box (a padded or transposed
+ * one, a tensor's view of a storage). off is of the box's first element. */
+struct sf_chunk_layout {
+	const int64_t
+		*stride; /* elements from one to the next, a dimension each; NULL: row-major */
+	bool conj, neg;  /* to be undone */
+};
+
 /* What a format knows of how a tensor is stored beside its chunks; few have any of it. */
 struct sf_tensor_more {
+	const struct sf_chunk_layout *layout; /* a column; NULL: every raw item is its dense box */
 	/* what a safetensors blob has it under, NUL behind; NULL: its key's name */
 	const char *name;
 	uint32_t name_len;

@@ -69,6 +69,7 @@ void sf_ckpt_builder_free(struct sf_ckpt_builder *b)
 	free(b->origin.at);
 	free(b->extent.at);
 	free(b->part.at);
+	free(b->layout.at);
 	free(b->place.at);
 	free(b->off.at);
 	free(b->len.at);

@@ -67,6 +67,11 @@ int sf_ckpt_builder_chunk(struct sf_ckpt_builder *b, const uint64_t *origin, con
 /* For the chunk added last: its item holds only this run of the box's row-major order. */
 int sf_ckpt_builder_part(struct sf_ckpt_builder *b, uint64_t part_off, uint64_t part_len,
                          struct sf_error *err);
+/* For the chunk added last: how its raw item lies; @stride: elements, one a dimension, copied;
+ * NULL: row-major. Items of other forms say it themselves. -EBADMSG, with key and numbers: a
+ * negative stride, or a box that passes 2^64 bytes. */
+int sf_ckpt_builder_layout(struct sf_ckpt_builder *b, const int64_t *stride, bool conj, bool neg,
+                           struct sf_error *err);
 int sf_ckpt_builder_object(struct sf_ckpt_builder *b, const char *name, size_t len,
                            uint32_t *ret_object, struct sf_error *err);
 

@@ -68,7 +68,7 @@ int sf_ckpt_builder_tensor(struct sf_ckpt_builder *b, const char *name, size_t l
 		return r;
 	b->open = true;
 	b->row = ndim * (t.wide ? sizeof(uint64_t) : sizeof(uint32_t));
-	b->nparts = b->nitems = 0;
+	b->nparts = b->nlayouts = b->nitems = 0;
 	*ret_tensor = (uint32_t)b->tensors.n;
 	b->tensors.at[b->tensors.n++] = t;
 	return 0;
@@ -190,6 +190,71 @@ int sf_ckpt_builder_part(struct sf_ckpt_builder *b, uint64_t part_off, uint64_t 
 	return 0;
 }
 
+/* Layouts up to @n chunks: row-major where nothing else was said. */
+static int fill_layouts(struct sf_ckpt_builder *b, uint32_t n)
+{
+	if (column_reserve(&b->layout, (size_t)n * sizeof(struct sf_chunk_layout)) < 0)
+		return -1;
+	for (; b->nlayouts < n; b->nlayouts++)
+		((struct sf_chunk_layout *)b->layout.at)[b->nlayouts] =
+			(struct sf_chunk_layout){ NULL, false, false };
+	return 0;
+}
+
+/* Bytes from the box's first element to the end of its last one fit 64 bits. */
+static bool span_fits(const struct sf_tensor *t, uint32_t chunk, const int64_t *stride,
+                      unsigned *ret_dim)
+{
+	uint64_t elem = sf_dtype_info(t->dtype)->bytes, span = elem, step;
+
+	for (unsigned d = 0; d < t->ndim; d++) {
+		const uint64_t extent = sf_chunk_extent(t, chunk, d);
+		*ret_dim = d;
+		if (stride[d] < 0 || !sf_mul((uint64_t)stride[d], elem, &step) ||
+		    !sf_mul(step, extent ? extent - 1 : 0, &step) || !sf_add(span, step, &span))
+			return false;
+	}
+	return true;
+}
+
+int sf_ckpt_builder_layout(struct sf_ckpt_builder *b, const int64_t *stride, bool conj, bool neg,
+                           struct sf_error *err)
+{
+	struct sf_chunk_layout *last, l = { NULL, conj, neg };
+	struct sf_tensor t;
+	unsigned dim = 0;
+	size_t bytes;
+
+	if (!b->open || !b->tensors.at[b->tensors.n - 1].nchunks)
+		return sf_fail(err, -EBADMSG, "%s: a layout without a chunk", b->ckpt->source);
+	t = open_tensor(b);
+	if (stride && !span_fits(&t, t.nchunks - 1, stride, &dim))
+		return sf_fail(err, -EBADMSG,
+		               "%s: tensor '%.*s': chunk %u: stride %lld of dimension %u, which "
+		               "has %llu",
+		               b->ckpt->source, (int)SF_MIN(b->keys.at[t.key].len, 200u),
+		               b->keys.at[t.key].name, t.nchunks - 1, (long long)stride[dim], dim,
+		               (unsigned long long)sf_chunk_extent(&t, t.nchunks - 1, dim));
+	if (fill_layouts(b, t.nchunks) < 0)
+		return sf_builder_no_memory(err, b);
+	last = (struct sf_chunk_layout *)b->layout.at + (t.nchunks - 1);
+	bytes = t.ndim * sizeof(*stride);
+	if (stride && t.ndim) { /* chunks of one tensor mostly lie alike */
+		if (t.nchunks > 1 && last[-1].stride &&
+		    memcmp(last[-1].stride, stride, bytes) == 0) {
+			l.stride = last[-1].stride;
+		} else {
+			int64_t *own = sf_arena_alloc(&b->ckpt->arena, bytes);
+			if (!own)
+				return sf_builder_no_memory(err, b);
+			memcpy(own, stride, bytes);
+			l.stride = own;
+		}
+	}
+	*last = l;
+	return 0;
+}
+
 static int fill_items(struct sf_ckpt_builder *b, uint32_t n)
 {
 	if (column_reserve(&b->place, n * sizeof(uint32_t)) < 0 ||
@@ -225,6 +290,16 @@ static bool parts_are_whole(const struct sf_tensor *t, const uint64_t *part)
 	return true;
 }
 
+struct sf_tensor_more *sf_builder_more(struct sf_ckpt_builder *b, uint32_t tensor)
+{
+	struct sf_tensor *t = &b->tensors.at[tensor];
+
+	assert(tensor < b->tensors.n);
+	if (!t->more)
+		t->more = sf_arena_calloc(&b->ckpt->arena, 1, sizeof(*t->more));
+	return (struct sf_tensor_more *)t->more;
+}
+
 int sf_builder_close(struct sf_ckpt_builder *b, struct sf_error *err)
 {
 	struct sf_tensor *t;
@@ -258,6 +333,15 @@ int sf_builder_close(struct sf_ckpt_builder *b, struct sf_error *err)
 				goto no_memory;
 		}
 	}
+	if (b->nlayouts) {
+		struct sf_tensor_more *more = sf_builder_more(b, (uint32_t)(b->tensors.n - 1));
+		if (!more || fill_layouts(b, t->nchunks) < 0)
+			goto no_memory;
+		more->layout = keep_column(b, &b->layout, n * sizeof(struct sf_chunk_layout),
+		                           n * sizeof(struct sf_chunk_layout), 0);
+		if (!more->layout)
+			goto no_memory;
+	}
 	if (sf_order_build(t, &b->scratch, order, &t->norder) < 0)
 		goto no_memory;
 	t->order = order;
@@ -266,16 +350,6 @@ int sf_builder_close(struct sf_ckpt_builder *b, struct sf_error *err)
 no_memory:
 	t->nchunks = t->norder = 0; /* columns may be missing; the load has failed */
 	return b->failed = sf_builder_no_memory(err, b);
-}
-
-struct sf_tensor_more *sf_builder_more(struct sf_ckpt_builder *b, uint32_t tensor)
-{
-	struct sf_tensor *t = &b->tensors.at[tensor];
-
-	assert(tensor < b->tensors.n);
-	if (!t->more)
-		t->more = sf_arena_calloc(&b->ckpt->arena, 1, sizeof(*t->more));
-	return (struct sf_tensor_more *)t->more;
 }
 
 int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,

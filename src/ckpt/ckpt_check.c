@@ -383,11 +383,23 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
 		         (unsigned long long)sf_place_where(c->ckpt, c->place, off).off, l, end);
 }
 
+uint64_t sf_chunk_raw_bytes(const struct sf_tensor *t, uint32_t i)
+{
+	const struct sf_chunk_layout *l = t->more && t->more->layout ? &t->more->layout[i] : NULL;
+	uint64_t span = 1;
+
+	if (!l || !l->stride || sf_chunk_empty(t, i))
+		return sf_chunk_part_len(t, i) * sf_dtype_info(t->dtype)->bytes;
+	for (unsigned d = 0; d < t->ndim; d++) /* fits: the builder saw to that */
+		span += (uint64_t)l->stride[d] * (sf_chunk_extent(t, i, d) - 1);
+	return span * sf_dtype_info(t->dtype)->bytes;
+}
+
 bool sf_check_chunk(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t i,
                     struct sf_item_check *ret)
 {
 	bool raw = t->place[i] != SF_NONE && ckpt->place[t->place[i]].form == SF_ITEM_RAW;
-	uint64_t want = raw ? sf_chunk_part_len(t, i) * sf_dtype_info(t->dtype)->bytes : 0;
+	uint64_t want = raw ? sf_chunk_raw_bytes(t, i) : 0;
 
 	return sf_check_item(ckpt, t->place[i], t->off[i], t->len[i], want, ret) ||
 	       sf_chunk_empty(t, i);

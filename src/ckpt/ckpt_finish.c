@@ -76,6 +76,7 @@ static void share_items(struct sf_tensor *t)
 {
 	uint32_t *place = (uint32_t *)t->place;
 	uint64_t *off = (uint64_t *)t->off, *len = (uint64_t *)t->len;
+	struct sf_chunk_layout *layout = t->more ? (struct sf_chunk_layout *)t->more->layout : NULL;
 
 	for (uint32_t i = 1, from = 0; i < t->norder && !t->part; i++) {
 		uint32_t a = t->order[from], c = t->order[i];
@@ -97,6 +98,8 @@ static void share_items(struct sf_tensor *t)
 				place[to] = place[has];
 				off[to] = off[has];
 				len[to] = len[has];
+				if (layout)
+					layout[to] = layout[has];
 			}
 		}
 	}

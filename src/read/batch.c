@@ -68,6 +68,21 @@ static int find(struct sf_op *op, struct sf_op_item *item, uint32_t place, uint6
 	return 0;
 }
 
+/* Raw items say nothing of themselves: as the format says, or dense. */
+static struct sf_item_layout raw_layout(const struct sf_tensor *t, uint32_t chunk, uint64_t len)
+{
+	const struct sf_chunk_layout *l =
+		t->more && t->more->layout ? &t->more->layout[chunk] : NULL;
+
+	if (!l)
+		return (struct sf_item_layout){ .payload_len = len, .row_major = true };
+	return (struct sf_item_layout){ .payload_len = len,
+		                        .row_major = !l->stride,
+		                        .conj = l->conj,
+		                        .neg = l->neg,
+		                        .stride = l->stride };
+}
+
 static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk)
 {
 	const struct sf_ckpt *ckpt = op->r->ckpt;
@@ -90,7 +105,7 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 	item.codec = place->codec;
 	item.streams = place->streams;
 	if (item.form == SF_ITEM_RAW) {
-		item.layout = (struct sf_item_layout){ .payload_len = item.len, .row_major = true };
+		item.layout = raw_layout(t, chunk, item.len);
 		item.known = !item.codec; /* what a decoded item has is seen then */
 	} else {
 		item.known = sf_layout_get(op->r->layouts, t, chunk, &item.layout);

@@ -32,6 +32,9 @@ static void decoded(const struct sf_op *op, const struct sf_op_item *item, uint6
 	if (!item->codec || item->chunk == SF_NONE)
 		return;
 	t = sf_op_tensor(op, item);
+	/* a padded one has more than its box spans */
+	if (item->form == SF_ITEM_RAW && !item->layout.row_major)
+		return;
 	sf_tensor_chunk(t, item->chunk, &c);
 	/* what the chunk's elements need, and room for strides with gaps */
 	if (!sf_mul(c.part_len, sf_dtype_info(t->dtype)->bytes, &bytes) ||
