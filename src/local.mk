@@ -55,11 +55,12 @@ SF_SOURCES_PARSE = \
 	%D%/parse/pickle_write_tensor.c \
 	%D%/parse/pickle_write_value.c \
 	%D%/parse/safetensors.c \
-	%D%/parse/torch_archive.c \
 	%D%/parse/st_file_plan.c \
+	%D%/parse/torch_archive.c \
 	%D%/parse/torch_file_plan.c \
 	%D%/parse/torch_item.c \
 	%D%/parse/torch_match.c \
+	%D%/parse/torch_open.c \
 	%D%/parse/torch_persid.c \
 	%D%/parse/torch_stream.c \
 	%D%/parse/torch_subclass.c \

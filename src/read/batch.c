@@ -223,3 +223,15 @@ void sf_op_cut_batch(struct sf_op *op, uint32_t item)
 		sf_cached_unref(op->r->items, op->items.at[i].mem);
 	op->items.n = item;
 }
+
+void sf_op_drop_batch(struct sf_op *op)
+{
+	if (op->items.n)
+		sf_op_cut_batch(op, 0);
+	for (; op->leases.n > op->lease0; op->leases.n--) {
+		struct sf_op_lease *l = &op->leases.at[op->leases.n - 1];
+		op->nlent -= (uint32_t)l->count;
+		sf_lease_release(&l->lease);
+	}
+	sf_op_let_batch_go(op);
+}

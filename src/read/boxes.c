@@ -169,14 +169,10 @@ uint8_t *sf_op_box_dst(struct sf_op *op, const struct sf_part *part)
 
 void sf_op_stage_boxes(struct sf_op *op)
 {
-	if (!op->parts.nboxes)
-		return;
-	sf_op_drop_batch(op);
 	/* a part that is not whole: all of it, so that all of it is in op->dst at the end */
 	op->chunk_first = 0;
 	op->part_begun = false;
 	op->staged_from = op->part_at;
-	sf_op_steps_begin(op);
 }
 
 /* ---- the result ---- */

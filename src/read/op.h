@@ -255,8 +255,6 @@ void sf_op_free(struct sf_op *op);
 int sf_op_take_buffers(struct sf_op *op);
 void sf_op_let_batch_go(struct sf_op *op);
 bool sf_op_wants_buffers(const struct sf_op *op); /* more than it has? */
-/* The batch is begun anew by the next step: its items, files and leases go. */
-void sf_op_drop_batch(struct sf_op *op);
 
 /* buffer.c: the read's own memory */
 uint8_t *sf_op_dst(struct sf_op *op); /* NULL: no memory, or no_room */
@@ -277,8 +275,8 @@ int sf_op_plan_box_item(struct sf_op *op, const struct sf_part *part,
                         uint32_t item); /* to op->pieces */
 /* Where byte 0 of the pieces' output is. NULL: as sf_op_dst. */
 uint8_t *sf_op_box_dst(struct sf_op *op, const struct sf_part *part);
-void sf_op_stage_boxes(
-	struct sf_op *op); /* it may wait from now on: what is not whole begins anew */
+/* It may wait from now on: what is not whole begins anew, after its batch was dropped. */
+void sf_op_stage_boxes(struct sf_op *op);
 void sf_op_place_boxes(struct sf_op *op); /* the result, from its own memory to the places */
 
 /* made.c: what a view makes */
@@ -288,6 +286,8 @@ int sf_op_copy_made(struct sf_op *op);
 /* batch.c: which items come next */
 int sf_op_next_batch(struct sf_op *op);                /* SF_STEP_OTHER: none */
 void sf_op_cut_batch(struct sf_op *op, uint32_t item); /* it and those behind it come in the next */
+/* The batch is begun anew by the next step: its items, files and leases go. */
+void sf_op_drop_batch(struct sf_op *op);
 
 /* fd_budget.c: how many files reads under way hold open */
 void sf_fd_budget_init(struct sf_reader *r);

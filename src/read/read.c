@@ -173,7 +173,11 @@ static int make_ready(struct sf_op *op, struct sf_read *rd, bool started)
 	if (sf_op_leave_caller(op) < 0)
 		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
 		               (unsigned long long)op->len);
-	sf_op_stage_boxes(op);
+	if (op->parts.nboxes) {
+		sf_op_drop_batch(op);
+		sf_op_stage_boxes(op);
+		sf_op_steps_begin(op);
+	}
 	/* a read waits for its buffers before it holds anything else: what it had so far is let go
 	 * and looked up anew */
 	if (sf_op_wants_buffers(op)) {
