@@ -31,6 +31,8 @@ SF_SOURCES_STORE = \
 	%D%/store/filter.c \
 	%D%/store/guard.c \
 	%D%/store/io.c \
+	%D%/store/open_files.c \
+	%D%/store/open_room.c \
 	%D%/store/source.c \
 	%D%/store/source_file.c \
 	%D%/store/source_wait.c \
@@ -132,7 +134,6 @@ SF_SOURCES_READ = \
 	%D%/read/boxes.c \
 	%D%/read/buffer.c \
 	%D%/read/coalesce.c \
-	%D%/read/fd_budget.c \
 	%D%/read/fetch.c \
 	%D%/read/files.c \
 	%D%/read/headers.c \
@@ -145,7 +146,6 @@ SF_SOURCES_READ = \
 	%D%/read/objects.c \
 	%D%/read/op.c \
 	%D%/read/op_fail.c \
-	%D%/read/open_files.c \
 	%D%/read/parts.c \
 	%D%/read/plan.c \
 	%D%/read/plan_box.c \

@@ -108,7 +108,7 @@ struct shardfuse_context_options {
 	unsigned threads;
 	/* a read's deadline; 0: 60,000 */
 	unsigned timeout_ms;
-	/* kept open by each handle; 0: half of what the process may, 4,096 at most */
+	/* kept open, of all handles; 0: half of what the process may, 4,096 at most */
 	unsigned open_files;
 	/* What would be a line of the log: 0 error, 1 warning, 2 info, 3 debug. Any thread, several
 	 * at once. NULL: nothing is said. */

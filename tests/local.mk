@@ -46,6 +46,7 @@ TESTS_UNIT = \
 	%D%/unit/test_npy \
 	%D%/unit/test_object \
 	%D%/unit/test_open_files \
+	%D%/unit/test_open_room \
 	%D%/unit/test_options \
 	%D%/unit/test_out_list \
 	%D%/unit/test_pages \
@@ -65,6 +66,7 @@ TESTS_UNIT = \
 	%D%/unit/test_far_reads \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
+	%D%/unit/test_sessions \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
 	%D%/unit/test_run_dir \

@@ -85,11 +85,13 @@ int shardfuse_context_new(const struct shardfuse_context_options *opt,
 							    (int)SF_LOG_DEBUG) };
 		so.log = ctx->opt.log ? &ctx->log : NULL;
 		r = sf_session_io(&ctx->io, &so, &e);
+		if (r >= 0 && ctx->opt.open_files)
+			r = sf_io_set_open(&ctx->io, SF_MAX(ctx->opt.open_files, 8u), &e);
+		if (r < 0)
+			sf_io_release(&ctx->io);
 	}
 	if (r < 0)
 		return sf_lib_fail(err, &e, r);
-	if (ctx->opt.open_files)
-		ctx->io.max_open = SF_MAX(ctx->opt.open_files, 8u);
 	if (ctx->opt.timeout_ms)
 		ctx->io.timeout_ms = ctx->opt.timeout_ms;
 	*ret = SF_STEAL(ctx);

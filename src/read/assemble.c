@@ -192,7 +192,7 @@ int sf_op_make_pieces(struct sf_op *op)
 	/* With a buffer of the caller's all bytes are put there; rd itself may be gone when the op
 	 * was parked. What is lent stays open until the reply is out: not where open files are
 	 * counted, and there a mapping made for one read costs more than the copy. */
-	bool may_lend = !op->to_caller && op->r->room == UINT32_MAX;
+	bool may_lend = !op->to_caller && !sf_open_room_counts(op->r->io->open_room);
 	int r = 0;
 
 	sf_coalesce_reset(&op->co);
@@ -253,7 +253,8 @@ int sf_op_settle_batch(struct sf_op *op)
 		struct sf_op_source *s = &op->sources.at[i];
 		r = sf_source_check(s->src, &op->err);
 		if (r < 0) {
-			sf_open_files_drop(op->r->files, s->key, s->src);
+			sf_open_files_drop(op->r->io->open_files, sf_open_key(op->r->id, s->key),
+			                   s->src);
 			op->bad_file = s->key;
 			return r;
 		}

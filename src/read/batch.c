@@ -23,7 +23,7 @@ static int add_item_of(struct sf_op *op, struct sf_op_item item, uint32_t key,
                        struct sf_source *given)
 {
 	item.source = find_source(op, key, given);
-	if (op->items.n >= SF_OP_ITEMS || item.source >= op->r->batch_files)
+	if (op->items.n >= SF_OP_ITEMS || item.source >= op->r->io->batch_open)
 		return 1;
 	if (item.source == op->sources.n) {
 		if (sf_op_sources_push(&op->sources, (struct sf_op_source){ key, given }) < 0)

@@ -7,6 +7,46 @@
 #include "ckpt/place.h"
 #include "read/op.h"
 
+/* ---- room ---- */
+
+static void granted(struct sf_open_wait *w)
+{
+	struct sf_op *op = (struct sf_op *)((char *)w - offsetof(struct sf_op, room));
+
+	op->held = w->n;
+	sf_op_go_on_later(op); /* its end gives room to others again: that must not nest */
+}
+
+int sf_op_take_files(struct sf_op *op)
+{
+	struct sf_open_room *room = op->r->io->open_room;
+	uint32_t n = (uint32_t)op->sources.n;
+
+	if (op->held || !sf_open_room_counts(room))
+		return 0;
+	if (!op->may_wait) {
+		if (!sf_open_room_take(room, n))
+			return -EAGAIN;
+	} else {
+		op->room = (struct sf_open_wait){ .n = n, .granted = granted };
+		if (!sf_open_room_queue(room, &op->room))
+			return SF_STEP_PARKED;
+	}
+	op->held = n;
+	return 0;
+}
+
+void sf_op_give_files(struct sf_op *op)
+{
+	uint32_t n = op->held;
+
+	op->held = 0;
+	if (n)
+		sf_open_room_give(op->r->io->open_room, n);
+}
+
+/* ---- opening ---- */
+
 static const struct sf_file *file_of(const struct sf_ckpt *ckpt, uint32_t key)
 {
 	return key < ckpt->nfiles ? &ckpt->file[key] : &ckpt->listing[key - ckpt->nfiles];
@@ -22,7 +62,7 @@ static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
 
 	if (r < 0)
 		return r;
-	s->src = sf_open_files_put(rd->files, s->key, src);
+	s->src = sf_open_files_put(rd->io->open_files, sf_open_key(rd->id, s->key), src);
 	return 0;
 }
 
@@ -45,7 +85,7 @@ int sf_op_open(struct sf_op *op)
 		if (s->src)
 			continue;
 		const struct sf_file *f = file_of(op->r->ckpt, s->key);
-		s->src = sf_open_files_get(op->r->files, s->key);
+		s->src = sf_open_files_get(op->r->io->open_files, sf_open_key(op->r->id, s->key));
 		if (s->src)
 			continue;
 		if (f->missing) {

@@ -9,8 +9,9 @@
 #include "read/coalesce.h"
 #include "read/item_cache.h"
 #include "read/layout.h"
-#include "read/open_files.h"
 #include "read/reader.h"
+#include "store/open_files.h"
+#include "store/open_room.h"
 
 #define SF_OP_ITEMS 4096 /* of one batch */
 #define SF_OP_LENT \
@@ -190,6 +191,7 @@ struct sf_op {
 	struct sf_op_wait *waits;
 	struct sf_task slow;
 	uint32_t held; /* files of the batch that room was taken for; 0: none, or not counted */
+	struct sf_open_wait room;
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
 	pthread_mutex_t m;        /* guards the nine below: completions and cancelling meet there */
@@ -205,7 +207,6 @@ struct sf_op {
 
 	/* the reader's, under its lock */
 	struct sf_op *next;
-	struct sf_op *next_wants_room;
 	struct sf_deadline deadline;
 };
 
@@ -215,10 +216,8 @@ struct sf_reader {
 	struct sf_store *store;
 	struct sf_io *io;
 	struct sf_layouts *layouts;
-	struct sf_open_files *files;
 	struct sf_item_cache *items;
-	uint32_t batch_files; /* files one read holds open at once */
-	uint32_t room; /* files all of them hold beside the LRU; UINT32_MAX: all fit the LRU */
+	uint32_t id;           /* among the readers of its io */
 	uint64_t keep_bytes;   /* of buffers in free ops */
 	_Atomic uint64_t made; /* numbers of sf_made */
 	struct sf_budget_reclaim reclaim;
@@ -228,10 +227,8 @@ struct sf_reader {
 		struct sf_op *free;
 		unsigned nfree;
 		size_t free_bytes;
-		unsigned live;                               /* ops that are not in the free list */
-		uint32_t held;                               /* of room */
-		struct sf_op *wants_room, **last_wants_room; /* that wait for some, in order */
-		bool ending; /* reads of what a view makes end at once */
+		unsigned live; /* ops that are not in the free list */
+		bool ending;   /* reads of what a view makes end at once */
 	} locked;
 };
 
@@ -289,11 +286,9 @@ void sf_op_cut_batch(struct sf_op *op, uint32_t item); /* it and those behind it
 /* The batch is begun anew by the next step: its items, files and leases go. */
 void sf_op_drop_batch(struct sf_op *op);
 
-/* fd_budget.c: how many files reads under way hold open */
-void sf_fd_budget_init(struct sf_reader *r);
+/* files.c: room for them, and they are opened */
 int sf_op_take_files(struct sf_op *op);
 void sf_op_give_files(struct sf_op *op); /* the batch has let its files go */
-/* files.c: they are opened */
 int sf_op_open(struct sf_op *op);
 
 /* headers.c: layouts, from the items' own headers */

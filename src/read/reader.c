@@ -7,8 +7,6 @@
 #include "base/mem.h"
 #include "read/op.h"
 
-#define BATCH_FILES_MAX 256
-
 /* Buffers of free ops go to who waits. */
 static uint64_t reclaim(struct sf_budget_reclaim *rec, uint64_t bytes)
 {
@@ -31,6 +29,11 @@ static uint64_t reclaim(struct sf_budget_reclaim *rec, uint64_t bytes)
 	return sum;
 }
 
+static uint64_t files_of(const struct sf_ckpt *ckpt)
+{
+	return (uint64_t)ckpt->nfiles + ckpt->nlisting;
+}
+
 int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_reader **ret,
                   struct sf_error *err)
 {
@@ -42,17 +45,14 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	r->ckpt = ckpt;
 	r->store = store;
 	r->io = store->io;
-	/* reads under way hold files beyond the LRU: a few at a time each */
-	r->batch_files = SF_MIN(SF_MAX(r->io->max_open / 4, 2u), BATCH_FILES_MAX);
-	sf_fd_budget_init(r);
+	r->id = atomic_fetch_add(&r->io->readers, 1);
+	sf_open_room_add(r->io->open_room, files_of(ckpt));
 	r->keep_bytes = SF_MIN(sf_budget_limit(r->io->budget) / 8, UINT64_C(64) << 20);
 	r->reclaim.reclaim = reclaim;
 	r->resume = sf_read_resume;
 	pthread_mutex_init(&r->locked.m, NULL);
 	pthread_cond_init(&r->locked.all_idle, NULL);
 	e = sf_layouts_new(ckpt->nchunks, &r->layouts, err);
-	if (e >= 0)
-		e = sf_open_files_new(r->io->max_open, &r->files, err);
 	if (e >= 0)
 		e = sf_item_cache_new(r->io, &r->items, err);
 	sf_budget_reclaim_add(r->io->budget, &r->reclaim);
@@ -86,7 +86,8 @@ void sf_reader_free(struct sf_reader *r)
 		sf_op_free(op);
 	}
 	sf_item_cache_free(r->items);
-	sf_open_files_free(r->files);
+	sf_open_files_drop_owner(r->io->open_files, r->id);
+	sf_open_room_remove(r->io->open_room, files_of(r->ckpt));
 	sf_layouts_free(r->layouts);
 	pthread_cond_destroy(&r->locked.all_idle);
 	pthread_mutex_destroy(&r->locked.m);

@@ -7,6 +7,8 @@
 #include "base/deadline.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "store/open_files.h"
+#include "store/open_room.h"
 #include "store/store.h"
 
 #define THREADS_LEAST \
@@ -17,10 +19,11 @@
 #define MEMORY_DEFAULT (UINT64_C(1) << 30)
 #define TIMEOUT_DEFAULT_MS 60000
 #define OPEN_MOST 4096
+#define BATCH_MOST 256
 #define LEAVE_MS 1000 /* that reads given up get to end in */
 
 /* Half of what the process may open, and half as many that reads under way hold beside them
- * (read/fd_budget.c): sockets, targets and the rest of the program want some too. */
+ * (open_room.h): sockets, targets and the rest of the program want some too. */
 static unsigned open_default(void)
 {
 	struct rlimit lim;
@@ -28,6 +31,29 @@ static unsigned open_default(void)
 	if (getrlimit(RLIMIT_NOFILE, &lim) != 0 || lim.rlim_cur == RLIM_INFINITY)
 		return OPEN_MOST;
 	return (unsigned)SF_MAX(SF_MIN(lim.rlim_cur / 2, (rlim_t)OPEN_MOST), (rlim_t)8);
+}
+
+int sf_io_set_open(struct sf_io *io, unsigned max_open, struct sf_error *err)
+{
+	unsigned batch = SF_MIN(SF_MAX(max_open / 4, 2u), BATCH_MOST);
+	struct sf_open_files *files;
+	struct sf_open_room *room;
+	int r = sf_open_files_new(max_open, &files, err);
+
+	if (r < 0)
+		return r;
+	r = sf_open_room_new(max_open, batch, &room, err);
+	if (r < 0) {
+		sf_open_files_free(files);
+		return r;
+	}
+	sf_open_files_free(io->open_files);
+	sf_open_room_free(io->open_room);
+	io->max_open = max_open;
+	io->batch_open = batch;
+	io->open_files = files;
+	io->open_room = room;
+	return 0;
 }
 
 int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
@@ -38,10 +64,11 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 	if (!threads)
 		threads = (unsigned)SF_MIN(SF_MAX(cpus * 2, THREADS_LEAST), THREADS_MOST);
 	memset(io, 0, sizeof(*io));
-	io->max_open = open_default();
 	io->timeout_ms = TIMEOUT_DEFAULT_MS;
 	io->trace_fd = -1;
-	r = sf_budget_new(MEMORY_DEFAULT, &io->budget, err);
+	r = sf_io_set_open(io, open_default(), err);
+	if (r >= 0)
+		r = sf_budget_new(MEMORY_DEFAULT, &io->budget, err);
 	if (r >= 0)
 		r = sf_deadlines_new(&io->deadlines, err);
 	if (r >= 0)
@@ -65,6 +92,10 @@ void sf_io_release(struct sf_io *io)
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
 	sf_deadlines_free(io->deadlines);
 	sf_budget_free(io->budget);
+	sf_open_files_free(io->open_files);
+	sf_open_room_free(io->open_room);
+	io->open_files = NULL;
+	io->open_room = NULL;
 	io->work = io->make = io->pool = NULL;
 	io->budget = NULL;
 	io->deadlines = NULL;

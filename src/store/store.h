@@ -11,6 +11,8 @@
 
 struct sf_source;
 struct sf_thread_pool;
+struct sf_open_files;
+struct sf_open_room;
 struct sf_deadlines;
 
 /* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size
@@ -55,7 +57,13 @@ struct sf_io {
 	 * a read */
 	struct sf_thread_pool *work;
 	/* files kept open (also mappings); reads under way hold at most half as many beside them */
+	/* files kept open (also mappings), of all readers; reads under way hold at most half as
+	 * many beside them. sf_io_set_open */
 	unsigned max_open;
+	unsigned batch_open; /* files that one read holds open at once */
+	struct sf_open_files *open_files;
+	struct sf_open_room *open_room;
+	_Atomic uint32_t readers; /* there have been: their numbers */
 	/* for what views make of objects: waits on pool, and for the budget */
 	struct sf_thread_pool *make;
 	struct sf_deadlines *deadlines; /* of reads that wait */
@@ -74,6 +82,8 @@ struct sf_io {
 };
 /* the rest gets defaults */
 int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err);
+/* Before there is a reader. -ENOMEM: as it was. */
+int sf_io_set_open(struct sf_io *io, unsigned max_open, struct sf_error *err);
 void sf_io_release(struct sf_io *io);
 
 struct sf_store;

@@ -3,7 +3,7 @@
 #include <pthread.h>
 
 #include "base/mem.h"
-#include "read/open_files.h"
+#include "store/open_files.h"
 #include "tests/lib/sf_test.h"
 
 #define LIMIT 8

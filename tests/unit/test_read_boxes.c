@@ -166,7 +166,7 @@ START_TEST(random_boxes_come_to_their_places_and_nothing_beside_them)
 
 		ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
 		if (_i == 3)
-			io.max_open = 8;
+			ck_assert_int_eq(sf_io_set_open(&io, 8, NULL), 0);
 		fake_random(&f, seed + round * 1000);
 		fake_objects(&f);
 		if (_i == 1) {

@@ -210,7 +210,7 @@ START_TEST(random_reads_give_the_dense_bytes)
 		char dir[256];
 		ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
 		if (_i == 3) {
-			io.max_open = 8;
+			ck_assert_int_eq(sf_io_set_open(&io, 8, NULL), 0);
 			ck_assert_int_eq(sf_guard_install(), 0);
 			io.guard = true;
 		}
@@ -414,7 +414,7 @@ START_TEST(reads_under_way_share_a_few_open_files)
 	char dir[256];
 
 	ck_assert_int_eq(sf_io_init(&io, 8, NULL), 0);
-	io.max_open = 2;
+	ck_assert_int_eq(sf_io_set_open(&io, 2, NULL), 0);
 	one_big(&f, 96, 1000, _i); /* of rows, what is long enough to be lent */
 	open_store(&f, &io, 1, &plan, dir, &store);
 	fake_finish(&f, store);

@@ -5,13 +5,13 @@
 
 #include "base/lru.h"
 #include "base/mem.h"
-#include "read/open_files.h"
+#include "store/open_files.h"
 
 #define NIL UINT32_MAX
 
 struct slot {
-	struct sf_source *src;
-	uint32_t key;
+	struct sf_source *src; /* NULL: free */
+	uint64_t key;
 	uint32_t chain; /* next slot of the same bucket, or of the free list */
 	struct sf_lru_link lru;
 };
@@ -66,12 +66,12 @@ void sf_open_files_free(struct sf_open_files *f)
 	free(f);
 }
 
-static uint32_t *bucket_of(struct sf_open_files *f, uint32_t key)
+static uint32_t *bucket_of(struct sf_open_files *f, uint64_t key)
 {
-	return &f->bucket[(key * 2654435769u >> 7) & f->mask];
+	return &f->bucket[(key * UINT64_C(0x9e3779b97f4a7c15) >> 32) & f->mask];
 }
 
-static uint32_t find_locked(struct sf_open_files *f, uint32_t key)
+static uint32_t find_locked(struct sf_open_files *f, uint64_t key)
 {
 	uint32_t i = *bucket_of(f, key);
 
@@ -103,7 +103,7 @@ static uint32_t oldest_locked(struct sf_open_files *f)
 	return (uint32_t)(sf_container_of(f->locked.lru.oldest, struct slot, lru) - f->slot);
 }
 
-struct sf_source *sf_open_files_get(struct sf_open_files *f, uint32_t key)
+struct sf_source *sf_open_files_get(struct sf_open_files *f, uint64_t key)
 {
 	struct sf_source *src = NULL;
 	uint32_t i;
@@ -118,7 +118,7 @@ struct sf_source *sf_open_files_get(struct sf_open_files *f, uint32_t key)
 	return src;
 }
 
-struct sf_source *sf_open_files_put(struct sf_open_files *f, uint32_t key, struct sf_source *src)
+struct sf_source *sf_open_files_put(struct sf_open_files *f, uint64_t key, struct sf_source *src)
 {
 	struct sf_source *out = NULL;
 	uint32_t i, *b;
@@ -146,7 +146,7 @@ struct sf_source *sf_open_files_put(struct sf_open_files *f, uint32_t key, struc
 	return src;
 }
 
-void sf_open_files_drop(struct sf_open_files *f, uint32_t key, struct sf_source *src)
+void sf_open_files_drop(struct sf_open_files *f, uint64_t key, struct sf_source *src)
 {
 	struct sf_source *out = NULL;
 	uint32_t i;
@@ -157,6 +157,19 @@ void sf_open_files_drop(struct sf_open_files *f, uint32_t key, struct sf_source 
 		out = take_out_locked(f, i);
 	pthread_mutex_unlock(&f->locked.m);
 	sf_source_unref(out);
+}
+
+void sf_open_files_drop_owner(struct sf_open_files *f, uint32_t owner)
+{
+	for (uint32_t i = 0; i < f->limit; i++) {
+		struct sf_source *out = NULL;
+
+		pthread_mutex_lock(&f->locked.m);
+		if (f->slot[i].src && f->slot[i].key >> 32 == owner)
+			out = take_out_locked(f, i);
+		pthread_mutex_unlock(&f->locked.m);
+		sf_source_unref(out);
+	}
 }
 
 unsigned sf_open_files_count(struct sf_open_files *f)
