@@ -4,6 +4,7 @@
 
 #include <errno.h>
 
+#include "ckpt/place.h"
 #include "tests/lib/test_stores.h"
 #include "base/buf.h"
 #include "base/path.h"
@@ -60,7 +61,7 @@ static const struct sf_tensor *tensor_of(const struct sf_ckpt *ckpt, const char 
 
 static const char *file_of(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk)
 {
-	return ckpt->file[ckpt->place[t->place[chunk]].file].name;
+	return sf_place_file(ckpt, t->place[chunk])->name;
 }
 
 /* _i: the file that the index gives the tensor to. */
