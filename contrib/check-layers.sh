@@ -19,25 +19,18 @@ catalog: base store parse ckpt
 value: base store parse ckpt format read catalog
 view: base store parse ckpt format read catalog value
 tree: base store parse ckpt format read catalog value view
-save: base store parse
 lib: base store parse ckpt format read catalog value view tree
-tool: base store parse ckpt format read catalog value view tree lib save
-cli: base store parse ckpt format read catalog value view tree lib save tool
-mpi: base save
-fuse: base store parse ckpt format read catalog value view tree lib save tool cli
+tool: base store parse ckpt format read catalog value view tree lib
+cli: base store parse ckpt format read catalog value view tree lib tool
+fuse: base store parse ckpt format read catalog value view tree lib tool cli
 '
 # An extended regular expression of a header's name in <>, and the files that may include it.
 homes='
 c[jJ][sS][oO][nN]	src/base/json.c
-openssl/	src/base/sha256.c src/store/sigv4.c src/store/credentials_gcs.c
-curl/	src/store/http_curl.c
+openssl/	src/base/sha256.c
 zstd	src/parse/zstd.c
-zlib\.h	src/parse/crc32_zlib.c src/parse/crc32_deflate.c src/parse/inflate.c
+zlib\.h	src/parse/crc32_zlib.c src/parse/crc32_deflate.c
 libdeflate	src/parse/crc32_deflate.c
-bzlib	src/parse/bzip2.c
-lzma	src/parse/lzma.c
-cuda	src/save/device_cuda.c
-mpi\.h	src/mpi/
 fuse	fuse/
 '
 

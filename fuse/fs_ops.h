@@ -110,7 +110,7 @@ void sf_fs_size_open(struct sf_fs *fs, fuse_req_t req, sf_node node, struct sf_h
 __attribute__((format(printf, 5, 6))) void sf_fs_log_failure(struct sf_fs *fs, const char *kind,
                                                              int code, uint64_t thing,
                                                              const char *fmt, ...);
-/* The errno a client sees for one of our codes (style.md, Errors). */
+/* The errno a client sees for one of our codes. */
 int sf_fs_errno(int code);
 
 #endif

@@ -2,7 +2,7 @@
  * shardfuse: reading sharded checkpoints from C. Link with -lshardfuse (pkg-config shardfuse).
  *
  * A context is what handles share: threads, one memory budget, the log. A handle is one checkpoint,
- * opened and immutable. Nothing is printed, nothing exits, there is no global state. Strings are
+ * opened and immutable. Nothing is printed, nothing exits, contexts share nothing. Strings are
  * UTF-8 as stored; keys may hold any byte, so they have lengths.
  *
  * Functions return 0 or more on success and negative errno on failure, with a message in @err when

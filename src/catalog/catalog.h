@@ -8,7 +8,7 @@
 #include "catalog/view_options.h"
 #include "ckpt/ckpt.h"
 
-/* A shown key. The order of options is design section 2's: key, ignore (stored names), map, dtype,
+/* A shown key. The order of options: key, ignore (stored names), map, dtype,
  * view. */
 struct sf_entry {
 	uint32_t key;            /* ckpt->key[] */
@@ -71,7 +71,7 @@ uint32_t sf_catalog_find(const struct sf_catalog *c, const char *name, size_t le
  */
 int sf_catalog_find_cut(const struct sf_catalog *c, const char *name, size_t len, uint32_t *ret);
 
-/* Does KEY (design section 2: component prefix, or fnmatch with * ? [; '.' and '/' both separate)
+/* Does KEY (component prefix, or fnmatch with * ? [; '.' and '/' both separate)
  * match this name? One of separators alone is that name and nothing else. */
 bool sf_key_match(const char *pattern, const char *name, size_t len);
 

@@ -134,7 +134,7 @@ void sf_ckpt_builder_facts(struct sf_ckpt_builder *b, const char *writer,
 int sf_ckpt_builder_warn(struct sf_ckpt_builder *b, const char *key_or_null, const char *code,
                          const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /*
- * Groups: by default from paths as design section 3 has it for dcp. A format with other rules names
+ * Groups: by default from paths (ckpt_group.h). A format with other rules names
  * each key's group.
  * @role: enum sf_role.
  */

@@ -155,9 +155,6 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
 	sf_unread_find(store, l->files.at, l->files.n, &unread);
 	if (unread.format)
 		return refuse(store, &unread, err);
-	if (format && sf_unread_format(format) == 1)
-		return sf_fail(err, -ENOTSUP, "'%s': format %s is not supported by this version",
-		               store->source, format);
 	return sf_fail(err, -ENOENT, "'%s' is not a checkpoint: no %s among its %zu files (%s …)",
 	               store->source, words(markers, sizeof(markers), " and no ", marker_of),
 	               l->files.n, l->files.at[0].name);

@@ -168,7 +168,7 @@ static void next_piece(struct cut *c, struct piece *p)
 		to += (int64_t)c->at[d] * c->stride[d];
 		n *= p->extent[d];
 	}
-	p->stride = c->stride; /* copied while the piece is started: read.h */
+	p->stride = c->stride; /* copied while the piece is started: read/reader.h */
 	p->at = (char *)c->rd.buf + to;
 	p->rd.len = n;
 	c->any = false;

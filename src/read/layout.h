@@ -40,8 +40,7 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
 /*
  * sf_layout_from_dir - the slow way to the same: the central directory, then data.pkl.
  *
- * @read(arg, off, buf, len): item-relative bytes; may wait. @limit: bytes of directory or pickle
- * that are looked at.
+ * @read(arg, off, buf, len): item-relative bytes; may wait.
  */
 int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t len,
                                    struct sf_error *err),

@@ -211,7 +211,7 @@ struct sf_op {
 };
 
 struct sf_reader {
-	void (*resume)(struct sf_op *op); /* goes on after the last completion (reader.c) */
+	void (*resume)(struct sf_op *op); /* goes on after the last completion (read.c) */
 	const struct sf_ckpt *ckpt;
 	struct sf_store *store;
 	struct sf_io *io;

@@ -1,5 +1,5 @@
-/* A source: bytes with a size. Three ways to read: try (never waits), submit (completes later),
- * read (waits). */
+/* A source: bytes with a size. Ways to read: lend (what is in memory, no copy), try (never waits),
+ * submit (completes later), read (waits). */
 #ifndef SF_STORE_SOURCE_H
 #define SF_STORE_SOURCE_H
 

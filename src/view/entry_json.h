@@ -8,7 +8,7 @@
 /* {"key", "stored_name", "dtype", "shape", "bytes", "group", "shards": […]}; an object has
  * "object": true and its one shard. No newline. */
 void sf_entry_json(struct sf_buf *out, const struct sf_catalog *c, uint32_t entry);
-/* The whole checkpoint's facts: design section 2, --json. */
+/* The whole checkpoint's facts, as --json prints them. */
 void sf_ckpt_json(struct sf_buf *out, const struct sf_catalog *c);
 
 #endif
