@@ -193,21 +193,6 @@ static int compare_items(const void *a, const void *b)
 	return (x->off > y->off) - (x->off < y->off);
 }
 
-int sf_read_object_len(struct sf_reader *r, uint32_t object, uint64_t *ret, struct sf_error *err)
-{
-	struct item item = { .object = object };
-	struct window w = { &item, 1 };
-	uint64_t len;
-	int e;
-
-	if (object >= r->ckpt->nobjects)
-		return sf_fail(err, -EINVAL, "object %u of %u", object, r->ckpt->nobjects);
-	e = read_window(r, emit_lens, &w, &len, sizeof(len), err);
-	if (e >= 0)
-		*ret = len;
-	return e;
-}
-
 /* Items whose lengths are known, each handed over; as many in one read as WINDOW has room for. */
 static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint64_t limit,
                      int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len,

@@ -111,9 +111,8 @@ int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint
                     int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len,
                                 struct sf_error *err),
                     void *arg, struct sf_error *err);
-/* A range of one object's item (after its transform); and that length. Waits. */
+/* A range of one object's item (after its transform). Waits. */
 int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf,
                          uint64_t len, struct sf_error *err);
-int sf_read_object_len(struct sf_reader *r, uint32_t object, uint64_t *ret, struct sf_error *err);
 
 #endif

@@ -16,10 +16,8 @@ struct sf_selection {
 	const uint32_t *name_lens; /* their bytes: a name may hold NULs */
 	bool flat;                 /* .pt: {name: tensor} instead of the nested state dict (export
 	                              one_file_per_tensor, chunks, get) */
-	bool bare;     /* .pt of one entry: the value itself, not a dict (pt/KEY.pt, tensor.pt,
-	                  value.pt) */
-	bool real_crc; /* .pt: CRCs of tensor records (export); reads every tensor in prepare unless
-	                  export patches them */
+	bool bare; /* .pt of one entry: the value itself, not a dict (pt/KEY.pt, tensor.pt,
+	              value.pt) */
 };
 
 /* All: *ret has one reference; the catalog and reader outlive it. */

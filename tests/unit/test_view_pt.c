@@ -407,12 +407,12 @@ static int one_payload(void *arg, uint32_t rec, uint64_t off, uint64_t len)
 	return 0;
 }
 
-START_TEST(crcs_are_patched_by_export_or_computed_and_change_no_length)
+START_TEST(crcs_are_patched_by_export_and_change_no_length)
 {
-	uint64_t seed = sf_test_seed("crcs_are_patched_by_export_or_computed_and_change_no_length");
+	uint64_t seed = sf_test_seed("crcs_are_patched_by_export_and_change_no_length");
 	struct world w;
-	struct sf_vfile *f, *g;
-	struct read_back rb, patched, computed;
+	struct sf_vfile *f;
+	struct read_back rb, patched;
 	struct payloads p = { 0 };
 
 	random_world(&w, &seed, 30);
@@ -429,14 +429,9 @@ START_TEST(crcs_are_patched_by_export_or_computed_and_change_no_length)
 		const struct sf_zip_record *z = &patched.dir.at[i];
 		ck_assert_uint_eq(sf_crc32(0, record(&patched, z), z->size), z->crc);
 	}
-	open_all(&w, (struct sf_selection){ .real_crc = true }, &g, &computed);
-	ck_assert_uint_eq(computed.len, patched.len);
-	ck_assert_mem_eq(computed.at, patched.at, patched.len);
 	release(&rb);
 	release(&patched);
-	release(&computed);
 	sf_vfile_unref(f);
-	sf_vfile_unref(g);
 	world_close(&w);
 }
 END_TEST
@@ -624,7 +619,7 @@ int main(void)
 	tcase_add_test(tc,
 	               bytes_that_are_not_utf8_are_pickled_as_the_surrogates_that_stand_for_them);
 	tcase_add_test(tc, a_cast_changes_dtype_size_and_bytes_where_the_selection_says_so);
-	tcase_add_test(tc, crcs_are_patched_by_export_or_computed_and_change_no_length);
+	tcase_add_test(tc, crcs_are_patched_by_export_and_change_no_length);
 	tcase_add_test(tc, objects_are_embedded_and_their_tensors_keep_sharing);
 	tcase_add_test(tc, the_policy_on_objects_drops_what_it_says);
 	tcase_add_test(tc, a_bare_file_of_an_object_that_is_not_whole_is_an_error_that_names_it);

@@ -120,7 +120,7 @@ static void open_container(enum sf_pt_container c, struct sf_buf *out)
 
 void sf_pt_put_head(const struct sf_pt *pt, struct sf_buf *out)
 {
-	sf_buf_add(out, "\x80\x02", 2);
+	sf_pw_proto(&(struct sf_pickle_writer){ .out = out });
 	if (pt->sel.bare)
 		return;
 	if (pt->nleaf > 0)
@@ -178,5 +178,5 @@ void sf_pt_put_tail(const struct sf_pt *pt, struct sf_buf *out)
 {
 	if (pt->nleaf > 0)
 		close_to(&pt->leaf[pt->nleaf - 1], 0, out);
-	sf_buf_byte(out, '.');
+	sf_pw_stop(&(struct sf_pickle_writer){ .out = out });
 }

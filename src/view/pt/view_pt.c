@@ -8,12 +8,9 @@
 #include "base/log_limit.h"
 #include "base/map.h"
 #include "base/mem.h"
-#include "parse/zip_write.h"
 #include "read/item_cache.h"
 #include "value/object.h"
 #include "view/pt/pt.h"
-
-#define CRC_BLOCK (4u << 20)
 
 /* Half-made files too: everything but the selection and the vfile itself goes. */
 static void clear(struct sf_pt *pt)
@@ -43,47 +40,6 @@ static void free_pt(struct sf_vfile *f)
 		sf_made_release(f->reader, &pt->objects);
 	clear(pt);
 	free(pt);
-}
-
-struct payload {
-	const struct sf_pt *pt;
-	uint32_t storage;
-};
-
-static int emit_payload(void *arg, uint64_t off, uint64_t len, struct sf_parts *parts,
-                        struct sf_error *err)
-{
-	const struct payload *p = arg;
-	return sf_pt_payload_parts(p->pt, p->storage, off, len, parts);
-}
-
-/* real_crc: reads every payload once. */
-static int read_crcs(struct sf_pt *pt, struct sf_error *err)
-{
-	SF_FREE uint32_t *crc = calloc((size_t)pt->nstorage + 1, sizeof(*crc));
-	SF_FREE uint8_t *block = malloc(CRC_BLOCK);
-
-	if (!crc || !block)
-		return sf_fail(err, -ENOMEM, "CRCs of %" PRIu32 " storages", pt->nstorage);
-	for (uint32_t s = 0; s < pt->nstorage; s++) {
-		struct payload p = { pt, s };
-		uint64_t at, size;
-		sf_torch_file_payload(&pt->archive, s, &size);
-		for (at = 0; at < size; at += CRC_BLOCK) {
-			uint64_t n = SF_MIN(size - at, (uint64_t)CRC_BLOCK);
-			struct sf_read rd = {
-				.emit = emit_payload, .arg = &p, .off = at, .len = n, .buf = block
-			};
-			int r = sf_read_wait(pt->f.reader, &rd);
-			sf_read_release(&rd);
-			if (r < 0)
-				return sf_fail(err, r, "CRC of storage %" PRIu32 ": %s", s,
-				               rd.err.msg);
-			crc[s] = sf_crc32(crc[s], block, n);
-		}
-	}
-	atomic_store_explicit(&pt->crc, SF_STEAL(crc), memory_order_release);
-	return 0;
 }
 
 /* ---- the objects' code ---- */
@@ -168,8 +124,6 @@ static int make(struct sf_pt *pt, struct sf_error *err)
 	pt->objects_at = NULL;
 	if (held)
 		sf_made_let_go(pt->f.reader, held);
-	if (r >= 0 && pt->sel.real_crc)
-		r = read_crcs(pt, err);
 	if (r < 0 && pt->has_objects)
 		sf_made_release(pt->f.reader, &pt->objects);
 	if (r < 0)
@@ -190,8 +144,6 @@ static const struct sf_vfile_ops ops_sized = { .emit = sf_pt_emit, .free = free_
 
 static bool must_read(const struct sf_catalog *c, const struct sf_selection *sel)
 {
-	if (sel->real_crc)
-		return true;
 	for (uint32_t i = 0; i < sel->n; i++)
 		if (c->entry[sel->entry[i]].tensor == SF_NONE)
 			return sel->bare || c->opt->objects != SF_OBJECTS_NONE;
