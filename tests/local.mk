@@ -109,6 +109,7 @@ TESTS_FORMAT = \
 	%D%/format/test_composite \
 	%D%/format/test_negated \
 	%D%/format/test_roles \
+	%D%/format/test_seam_fill \
 	%D%/format/test_seam_layouts \
 	%D%/format/test_seams \
 	%D%/format/test_seams_values \

@@ -93,6 +93,9 @@ struct sf_tensor_more {
 	/* what a safetensors blob has it under, NUL behind; NULL: its key's name */
 	const char *name;
 	uint32_t name_len;
+	/* a chunk without an item is full of this element; else such a chunk is damage */
+	bool has_fill;
+	uint8_t fill[16];
 };
 
 struct sf_tensor {

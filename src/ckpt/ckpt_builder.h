@@ -93,6 +93,10 @@ uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name,
  * hint, else O(log n). Closes the tensor when open. */
 uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor,
                                   const uint64_t *origin, unsigned ndim, uint32_t hint);
+/* Chunks of @tensor without an item are not missing: every element of theirs is @element, as many
+ * bytes as its dtype has. */
+int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void *element,
+                         struct sf_error *err);
 /* What safetensors blobs have @tensor under, when that is not the key's name. */
 int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,
                                 size_t len, struct sf_error *err);

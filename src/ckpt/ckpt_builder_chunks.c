@@ -352,6 +352,18 @@ no_memory:
 	return b->failed = sf_builder_no_memory(err, b);
 }
 
+int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void *element,
+                         struct sf_error *err)
+{
+	struct sf_tensor_more *more = sf_builder_more(b, tensor);
+
+	if (!more)
+		return sf_builder_no_memory(err, b);
+	more->has_fill = true;
+	memcpy(more->fill, element, sf_dtype_info(b->tensors.at[tensor].dtype)->bytes);
+	return 0;
+}
+
 int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,
                                 size_t len, struct sf_error *err)
 {

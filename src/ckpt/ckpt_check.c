@@ -401,6 +401,10 @@ bool sf_check_chunk(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint3
 	bool raw = t->place[i] != SF_NONE && ckpt->place[t->place[i]].form == SF_ITEM_RAW;
 	uint64_t want = raw ? sf_chunk_raw_bytes(t, i) : 0;
 
+	if (t->place[i] == SF_NONE && t->more && t->more->has_fill) {
+		*ret = (struct sf_item_check){ .ckpt = ckpt, .place = SF_NONE };
+		return true;
+	}
 	return sf_check_item(ckpt, t->place[i], t->off[i], t->len[i], want, ret) ||
 	       sf_chunk_empty(t, i);
 }

@@ -27,12 +27,12 @@ static void put_place(struct sf_buf *out, const struct sf_ckpt *k, uint32_t plac
 }
 
 static void put_item(struct sf_table *t, const struct sf_ckpt *k, uint32_t place, uint64_t off,
-                     uint64_t len)
+                     uint64_t len, bool filled)
 {
 	if (place == SF_NONE) {
 		sf_table_cell(t, "-");
 		sf_table_cell(t, "-");
-		sf_table_cell(t, "not stored");
+		sf_table_cell(t, filled ? "(all one value)" : "not stored");
 		return;
 	}
 	struct sf_buf name = { 0 };
@@ -69,7 +69,7 @@ static void put_shards(struct sf_buf *out, const struct sf_ckpt *k, const struct
 		put_numbers(&rows, ch.extent, t->ndim);
 		if (t->part)
 			put_numbers(&rows, (const uint64_t[]){ ch.part_off, ch.part_len }, 2);
-		put_item(&rows, k, ch.place, ch.off, ch.len);
+		put_item(&rows, k, ch.place, ch.off, ch.len, t->more && t->more->has_fill);
 	}
 	if (t->nchunks)
 		sf_table_put(out, &rows, "  ");

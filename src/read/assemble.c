@@ -135,6 +135,38 @@ static int plan_item(struct sf_op *op, uint32_t i)
 	               : 0;
 }
 
+/* No item: every element is the same. */
+static int fill(struct sf_op *op, uint32_t i)
+{
+	const struct sf_part *part = &op->parts.list.at[op->items.at[i].part];
+	const uint8_t *element = op->items.at[i].layout.fill;
+	const uint64_t elem = sf_dtype_info(op->r->ckpt->tensor[part->index].dtype)->bytes;
+	/* mostly zeros */
+	const bool even = elem == 1 || memcmp(element, element + 1, elem - 1) == 0;
+	uint8_t *dst;
+	int r = plan_item(op, i);
+
+	if (r < 0)
+		return r;
+	dst = part_dst(op, part);
+	if (!dst)
+		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
+		               (unsigned long long)op->len);
+	for (size_t k = 0; k < op->pieces.n; k++) {
+		const struct sf_piece *p = &op->pieces.at[k];
+		for (uint64_t j = 0; j < p->count; j++) {
+			uint8_t *to = dst + p->dst_off + (int64_t)j * p->dst_step;
+			uint64_t at = (p->src_off + j * (uint64_t)p->src_step) % elem;
+			if (even)
+				memset(to, element[0], p->len);
+			for (uint64_t n = 0; n < p->len && !even;
+			     n++, at = at + 1 < elem ? at + 1 : 0)
+				to[n] = element[at];
+		}
+	}
+	return 0;
+}
+
 static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 {
 	const struct sf_op_item *item = &op->items.at[i];
@@ -145,6 +177,8 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	uint8_t *dst;
 	int r;
 
+	if (lay->fill)
+		return fill(op, i);
 	if (lay->payload_off > room || lay->payload_len > room - lay->payload_off)
 		return sf_fail(&op->err, -EBADMSG,
 		               "payload of %llu bytes at %llu of an item of %llu",

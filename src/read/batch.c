@@ -83,6 +83,22 @@ static struct sf_item_layout raw_layout(const struct sf_tensor *t, uint32_t chun
 		                        .stride = l->stride };
 }
 
+/* A chunk that has no item, and no file. */
+static int add_fill(struct sf_op *op, struct sf_op_item item, const uint8_t *fill)
+{
+	item.source = SF_NONE;
+	item.form = SF_ITEM_RAW;
+	item.known = true;
+	item.layout = (struct sf_item_layout){ .payload_len = UINT64_MAX,
+		                               .row_major = true,
+		                               .fill = fill };
+	if (op->items.n >= SF_OP_ITEMS)
+		return 1;
+	if (sf_op_items_push(&op->items, item) < 0)
+		return sf_fail(&op->err, -ENOMEM, "no memory for %zu items", op->items.n + 1);
+	return 0;
+}
+
 static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk)
 {
 	const struct sf_ckpt *ckpt = op->r->ckpt;
@@ -93,6 +109,8 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 	uint32_t file;
 	int r;
 
+	if (t->place[chunk] == SF_NONE && t->more && t->more->has_fill)
+		return add_fill(op, item, t->more->fill);
 	if (t->place[chunk] == SF_NONE) {
 		sf_fail(&op->err, -EBADMSG, "metadata names no stored item for it");
 		return sf_op_fail_item(op, &item, -EBADMSG);

@@ -129,7 +129,11 @@ int sf_op_ask_headers(struct sf_op *op)
 		return r;
 	sf_coalesce_reset(&op->co);
 	for (uint32_t i = 0, k; i < op->items.n; i = k) {
-		const struct sf_source_hints *hints = hints_of(op, &op->items.at[i]);
+		const struct sf_source_hints *hints;
+		k = i + 1;
+		if (op->items.at[i].source == SF_NONE)
+			continue;
+		hints = hints_of(op, &op->items.at[i]);
 		op->pieces.n = 0;
 		for (k = i; k < op->items.n && op->items.at[k].source == op->items.at[i].source;
 		     k++) {
@@ -231,10 +235,10 @@ static void slow_task(struct sf_task *task)
 
 	for (uint32_t i = 0; i < op->items.n && r >= 0 && !atomic_load(&op->claimed); i++) {
 		struct sf_op_item *item = &op->items.at[i];
-		struct slow_read s = { op->sources.at[item->source].src, item->off };
 		struct sf_torch_item head;
 		if (!item->slow)
 			continue;
+		struct slow_read s = { op->sources.at[item->source].src, item->off };
 		r = sf_layout_from_dir(read_slow, &s, item->len, &head, &op->err);
 		if (r >= 0)
 			r = sf_op_publish(op, item, &head);

@@ -67,7 +67,7 @@ struct sf_op_item {
 	uint32_t part;
 	uint32_t chunk;  /* of the part's tensor; SF_NONE: an object's item, a listed file */
 	size_t chunk_at; /* op->chunks.at[], when the part was cut into items */
-	uint32_t source; /* op->sources.at[] */
+	uint32_t source; /* op->sources.at[]; SF_NONE: there is no item, layout.fill is all of it */
 	uint8_t form, codec, streams;
 	bool known;        /* the layout is */
 	bool slow;         /* only the central directory tells */

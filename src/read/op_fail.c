@@ -62,7 +62,7 @@ int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r)
 	char words[SF_OP_WORDS];
 
 	if (op->items.n && item >= op->items.at && item < op->items.at + op->items.n)
-		op->bad_file = op->sources.at[item->source].key;
+		op->bad_file = item->source == SF_NONE ? SF_NONE : op->sources.at[item->source].key;
 	if (r == -EAGAIN || !sf_op_words(op, item, words)[0])
 		return r;
 	return sf_fail_ctx(&op->err, r, "%s", words);

@@ -15,6 +15,7 @@ struct sf_item_layout {
 	bool row_major;       /* strides are those of the dense box; stride[] is not set */
 	bool conj, neg;
 	const int64_t *stride; /* elements per dimension, when not row-major */
+	const uint8_t *fill;   /* there is no item: its pieces are FILL, all of this one element */
 };
 
 /* Copies of equal length: for i in 0..count: dst[dst_off + i * dst_step, +len) = src[src_off + i *
@@ -27,9 +28,10 @@ struct sf_piece {
 	uint64_t count;             /* ≥ 1 */
 	int64_t src_step, dst_step; /* bytes */
 	uint32_t item;              /* index of the item in the caller's list */
-	uint8_t kind; /* enum sf_piece_kind; CONVERT: conj / neg applied in place after the copy (a
-	                 range that begins or ends inside an element gives a part of it here too:
-	                 ask for whole ones) */
+	uint8_t kind;               /* enum sf_piece_kind; FILL: byte src_off + k of the row is byte
+	                               (src_off + k) % element of the fill; CONVERT: conj / neg applied in place
+	                               after the copy (a	       range that begins or ends inside an element gives a part
+	                               of it here too:	       ask for whole ones) */
 };
 SF_VEC(sf_pieces, struct sf_piece);
 

@@ -250,9 +250,7 @@ int sf_plan_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, ui
 {
 	struct sf_emit e = { .pieces = pieces,
 		             .n0 = pieces->n,
-		             .like = { .item = item,
-		                       .kind = layout->conj || layout->neg ? SF_PIECE_CONVERT
-		                                                           : SF_PIECE_BYTES } };
+		             .like = { .item = item, .kind = sf_piece_kind_of(layout) } };
 	struct sf_left left = { .ndim = t->ndim };
 	uint64_t stride[SF_DIMS_MAX];
 	struct asked a;

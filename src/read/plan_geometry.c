@@ -3,6 +3,13 @@
 #include "base/mem.h"
 #include "read/plan_geometry.h"
 
+enum sf_piece_kind sf_piece_kind_of(const struct sf_item_layout *layout)
+{
+	if (layout->fill)
+		return SF_PIECE_FILL;
+	return layout->conj || layout->neg ? SF_PIECE_CONVERT : SF_PIECE_BYTES;
+}
+
 int sf_item_strides(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const struct sf_chunk *c,
                     uint64_t elem, const struct sf_item_layout *layout, uint64_t *stride,
                     struct sf_error *err)

@@ -26,6 +26,8 @@ struct sf_emit {
 	size_t n0;            /* of pieces before this one's */
 	struct sf_piece like; /* item and kind */
 };
+/* The kind of all pieces of an item. */
+enum sf_piece_kind sf_piece_kind_of(const struct sf_item_layout *layout);
 /* Bytes [from, to) of the geometry's row-major order. -E2BIG more than SF_PIECES_MAX; -ENOMEM. */
 int sf_emit_range(struct sf_emit *e, const struct sf_geometry *g, uint64_t from, uint64_t to);
 

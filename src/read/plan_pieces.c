@@ -164,7 +164,7 @@ int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32
 	if (r < 0)
 		return r;
 	e.like.item = item;
-	e.like.kind = layout->conj || layout->neg ? SF_PIECE_CONVERT : SF_PIECE_BYTES;
+	e.like.kind = sf_piece_kind_of(layout);
 	if (t->flags & SF_TENSOR_OVERLAP) {
 		r = pieces_of_overlap(&e, t, chunk, &range, elem, stride, off, end);
 	} else {

@@ -49,6 +49,8 @@ static void put_shard(struct sf_buf *out, const struct sf_ckpt *ckpt, const stru
 
 	sf_tensor_chunk(t, i, &chunk);
 	put_item(out, ckpt, chunk.place, chunk.off, chunk.len);
+	if (chunk.place == SF_NONE && t->more && t->more->has_fill)
+		sf_buf_str(out, ", \"fill\": true");
 	sf_buf_str(out, ", ");
 	put_numbers(out, "origin", chunk.origin, t->ndim);
 	sf_buf_str(out, ", ");
