@@ -211,6 +211,11 @@ struct lowering {
 	const struct sf_torch_archive *a;
 	uint32_t place;
 	struct sf_error *err;
+	struct {
+		const char *key;
+		struct sf_torch_tensor t;
+	} seen[32]; /* tensors so far */
+	uint32_t nseen;
 };
 
 static bool dense(const struct sf_torch_tensor *t)
@@ -238,8 +243,23 @@ static int lower_tensor(struct lowering *l, const char *key, size_t len,
 		bytes *= t->shape[d];
 	if (r >= 0)
 		r = sf_ckpt_builder_chunk(l->b, zero, t->shape, l->err);
-	if (r >= 0)
-		sf_ckpt_builder_set_item(l->b, tensor, 0, l->place, off, bytes);
+	if (r < 0)
+		return r;
+	sf_ckpt_builder_set_item(l->b, tensor, 0, l->place, off, bytes);
+	/* the same view of the same storage, as tied weights are */
+	ck_assert_uint_eq(tensor, l->nseen);
+	ck_assert_uint_lt(tensor, SF_ARRAY_LEN(l->seen));
+	for (uint32_t i = 0; i < tensor && r >= 0; i++) {
+		const struct sf_torch_tensor *u = &l->seen[i].t;
+		if (strcmp(l->seen[i].key, s->key) == 0 && u->storage_off == t->storage_off &&
+		    u->dtype == t->dtype && u->ndim == t->ndim &&
+		    memcmp(u->shape, t->shape, t->ndim * sizeof(*t->shape)) == 0) {
+			r = sf_ckpt_builder_tie(l->b, tensor, i, l->err);
+			break;
+		}
+	}
+	l->seen[tensor].key = s->key;
+	l->seen[l->nseen++].t = *t;
 	return r;
 }
 
@@ -334,6 +354,13 @@ START_TEST(the_leaves_of_one_pickle_are_keys)
 	open_pt(&w, &sel, &arena, &at, &len, &a);
 	value_lines(&lines, at, &a);
 	ck_assert_str_eq(sf_buf_cstr(&lines), sf_buf_cstr(&torch_file.leaves));
+	const char *out = getenv("SF_SEAM_OUT"); /* tests/interop/test_seam_values.py */
+	if (out) {
+		char path[4096];
+		snprintf(path, sizeof(path), "%s/%s.pt", out, torch_files[_i]);
+		FILE *f = fopen(path, "wb");
+		ck_assert_msg(f && fwrite(at, 1, len, f) == len && fclose(f) == 0, "%s", path);
+	}
 	/* and nothing in it is damaged */
 	seam_verify(&w, NULL);
 	free(at);
