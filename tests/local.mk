@@ -26,6 +26,7 @@ TESTS_UNIT = \
 	%D%/unit/test_error \
 	%D%/unit/test_expect \
 	%D%/unit/test_guard \
+	%D%/unit/test_hash \
 	%D%/unit/test_iov \
 	%D%/unit/test_item_cache \
 	%D%/unit/test_json \
@@ -67,6 +68,7 @@ TESTS_UNIT = \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
 	%D%/unit/test_sessions \
+	%D%/unit/test_sha256 \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
 	%D%/unit/test_run_dir \
