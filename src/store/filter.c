@@ -142,7 +142,6 @@ int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *
 	if (!f || !source) {
 		free(f);
 		free(source);
-		sf_store_free(s);
 		if (done)
 			done(arg);
 		return sf_fail(err, -ENOMEM, "no memory for a store");

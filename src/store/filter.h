@@ -35,7 +35,7 @@ void sf_filter_watch(struct sf_source *src, struct sf_io_req *req, struct sf_io_
 /*
  * sf_store_filter - a store whose sources all go through @wrap.
  *
- * @s is taken over, also on failure. @wrap: *ret becomes a source around @src, which it references.
+ * @s is taken over, unless it fails. @wrap: *ret becomes a source around @src, which it references.
  * @done, if any, is called with @arg when the store is freed. It has no descriptors: passthrough
  * would go round the filter.
  */

@@ -287,9 +287,7 @@ int sf_store_fault(struct sf_store *s, struct sf_fault *plan, struct sf_store **
 {
 	struct faulter *f = faulter_new(plan);
 
-	if (!f) {
-		sf_store_free(s);
+	if (!f)
 		return sf_fail(err, -ENOMEM, "no memory for faults");
-	}
 	return sf_store_filter(s, wrap, let_go, f, ret, err);
 }
