@@ -9,8 +9,7 @@
 #include "fuse/auto_unmount.h"
 #include "fuse/mountpoint.h"
 
-/* In the child. A byte says that all is well; the pipe's end without one that its writer is dead.
- */
+/* In the child. A byte says that all is well; the pipe's end without one that its writer is dead. */
 __attribute__((noreturn)) static void watch(int fd, const char *mountpoint)
 {
 	char byte;

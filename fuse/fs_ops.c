@@ -24,8 +24,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	                               FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
 	                               FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA |
 	                               FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_ASYNC_DIO);
-	/* 1 MiB requests: max_read follows max_write in libfuse, although nothing is ever written
-	 */
+	/* 1 MiB requests: max_read follows max_write in libfuse, although nothing is ever written */
 	conn->max_write = SF_FS_MAX_READ;
 	conn->max_read = SF_FS_MAX_READ; /* as the mount option says: libfuse insists on both */
 	conn->max_readahead = SF_FS_MAX_READ;

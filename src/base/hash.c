@@ -15,8 +15,7 @@ static pthread_once_t seeded = PTHREAD_ONCE_INIT;
 static void draw_seed(void)
 {
 	if (getrandom(seed, sizeof(seed), GRND_NONBLOCK) != (ssize_t)sizeof(seed)) {
-		/* early boot or a sandbox: weaker, but still not known to who wrote the checkpoint
-		 */
+		/* early boot or a sandbox: weaker, but still not known to who wrote the checkpoint */
 		struct timespec now = { 0 };
 		clock_gettime(CLOCK_REALTIME, &now);
 		seed[0] ^= (uint64_t)now.tv_nsec * 0x9e3779b97f4a7c15;

@@ -6,9 +6,8 @@
 #include "base/mem.h"
 
 #define DEPTH_LIMIT 64
-#define INTEGER_LIMIT                                                                            \
-	9007199254740992.0 /* 2^53: from there on doubles skip integers, so it is refused itself \
-	                    */
+/* 2^53: from there on doubles skip integers, so it is refused itself */
+#define INTEGER_LIMIT 9007199254740992.0
 
 struct sf_json {
 	cJSON *root;

@@ -8,8 +8,8 @@
 #define FILE_NAME_LIMIT 255
 #define HASH_HEX 16
 #define CUT_END (1 + HASH_HEX) /* '~' and the digits */
-#define SUFFIX_LIMIT \
-	64 /* no suffix is longer: what is shorter than the rest cannot have been cut */
+/* no suffix is longer: what is shorter than the rest cannot have been cut */
+#define SUFFIX_LIMIT 64
 
 static int refuse(struct sf_error *err, const char *name, size_t len, const char *why)
 {

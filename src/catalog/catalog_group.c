@@ -20,8 +20,7 @@ static bool stem_taken(const struct sf_catalog *c, const struct sf_cat_group *gr
 	return false;
 }
 
-/* The group's own name as a file stem, with as many '_' behind it as it needs to be the only one.
- */
+/* The group's own name as a file stem, with as many '_' behind it as it needs to be the only one. */
 static int own_stem(struct sf_catalog *c, const struct sf_cat_group *group, uint32_t g,
                     const char **ret)
 {

@@ -4,9 +4,8 @@
 
 #include "catalog/catalog.h"
 
-#define SF_FLAT_SUFFIX                                                                         \
-	".safetensors" /* the longest of the flat directories' suffixes: room for it in all of \
-	                  them */
+/* the longest of the flat directories' suffixes: room for it in all of them */
+#define SF_FLAT_SUFFIX ".safetensors"
 
 /* The entry's name without the text of its first @strip path elements, where it begins with them.
  * Borrows from the catalog. */

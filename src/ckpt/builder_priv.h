@@ -9,8 +9,8 @@
 #include "ckpt/ckpt_order.h"
 
 #define SF_WARNINGS_MAX 1000
-#define SF_MEMBER \
-	(UINT32_C(1) << 31) /* in sf_place.container until finish: of containers, else of files */
+/* in sf_place.container until finish: of containers, else of files */
+#define SF_MEMBER (UINT32_C(1) << 31)
 
 struct sf_pending_warning {
 	uint32_t key;         /* SF_NONE: see name */

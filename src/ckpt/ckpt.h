@@ -73,8 +73,8 @@ enum {
 	SF_TENSOR_HOLE = 2,    /* some element is in none */
 	/* an item is missing or reaches past its file */
 	SF_TENSOR_DAMAGED = 4,
-	/* both HOLE and OVERLAP without either: chunks too tangled to tell (hostile); readers
-	 * look */
+	/* where HOLE and OVERLAP are both set, the chunks may be too tangled to tell (hostile):
+	 * readers look */
 	/* the non-empty chunks are a full grid: order[] is its cells in row-major order */
 	SF_TENSOR_GRID = 8,
 };

@@ -22,6 +22,9 @@ void sf_ckpt_builder_free(struct sf_ckpt_builder *b); /* an unfinished one too; 
 int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t len,
                           enum sf_item_form form, enum sf_codec codec, uint32_t *ret_place,
                           struct sf_error *err);
+/* A stored file as a container: the parent of members, or what goes into place_in. */
+int sf_ckpt_builder_file(struct sf_ckpt_builder *b, const char *file, size_t len,
+                         uint32_t *ret_container, struct sf_error *err);
 /*
  * A member of a stored file (@parent is what _file gave) or of another member: its bytes
  * [off, off+len) under @name. What goes into place_in, or is the parent of further ones. -EBADMSG,
@@ -29,8 +32,6 @@ int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t le
  * circles); deeper than SF_CONTAINER_DEPTH. One that passes the end of its file costs what lies
  * behind that end.
  */
-int sf_ckpt_builder_file(struct sf_ckpt_builder *b, const char *file, size_t len,
-                         uint32_t *ret_container, struct sf_error *err);
 int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const char *name,
                            size_t name_len, uint64_t off, uint64_t len, uint32_t *ret_container,
                            struct sf_error *err);

@@ -8,8 +8,8 @@
 #include "ckpt/place.h"
 #include "ckpt/ckpt_cover.h"
 
-#define PART_COORDS_MAX \
-	(UINT64_C(1) << 24) /* of the boxes that one tensor's parts are made of: 256 MiB */
+/* of the boxes that one tensor's parts are made of: 256 MiB */
+#define PART_COORDS_MAX (UINT64_C(1) << 24)
 
 static bool same_box(const struct sf_tensor *t, uint32_t a, uint32_t b)
 {

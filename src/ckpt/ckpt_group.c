@@ -48,8 +48,7 @@ static bool same_elem(const struct sf_path_elem *a, const struct sf_path_elem *b
 	return a->len == b->len && a->kind == b->kind && memcmp(a->s, b->s, a->len) == 0;
 }
 
-/* States of random number generators, which Composer puts beside the container of everything else.
- */
+/* States of random number generators, which Composer puts beside the container of everything else. */
 static bool is_rng(const struct sf_path_elem *e)
 {
 	return e->kind == SF_PATH_TEXT && e->len == 3 && memcmp(e->s, "rng", 3) == 0;

@@ -93,8 +93,7 @@ static unsigned bits(uint64_t v)
 	return v ? 64 - (unsigned)__builtin_clzll(v) : 0;
 }
 
-/* @n chunk numbers, not sorted. Their first elements and the numbers mostly fit one word together.
- */
+/* @n chunk numbers, not sorted. Their first elements and the numbers mostly fit one word together. */
 static int sort_by_first(const struct sf_tensor *t, struct sf_order_scratch *s, uint32_t *order,
                          uint32_t n, uint64_t last_first)
 {

@@ -150,8 +150,8 @@ static int plan_dir(struct export *x)
 	return r;
 }
 
-#define OTHER \
-	"other" /* the directory of groups that have no file in the root; one may be called so */
+/* the directory of groups that have no file in the root; one may be called so */
+#define OTHER "other"
 
 /* The directory of a group: its file's stem. In a stem all dots are plain, for a suffix follows;
  * here two names would lead elsewhere: a checkpoint must not choose where we write. */

@@ -248,8 +248,7 @@ static int list(struct ls *l, sf_node node)
 	return r < 0 ? sf_fail(&l->err, r, "%zu names", d.items.n) : 0;
 }
 
-/* A path given: a file is itself, a directory its entries, under its name where there are several.
- */
+/* A path given: a file is itself, a directory its entries, under its name where there are several. */
 static int list_path(struct ls *l, const char *path, bool several, bool dirs)
 {
 	struct item it = { .at = 0 };

@@ -229,8 +229,7 @@ static bool has_marker(const struct listing *l, const char *dir)
 	return false;
 }
 
-/* No checkpoint here, but directories that are called as a run's steps are, or have what makes one?
- */
+/* No checkpoint here, but directories that are called as a run's steps are, or have what makes one? */
 static int check_below(struct sf_store *store, const char *name, struct listing *l,
                        struct sf_error *err)
 {

@@ -1,5 +1,4 @@
-/* Codecs: what stored bytes went through, and how that is undone, with a limit on what comes out.
- */
+/* Codecs: what stored bytes went through, and how that is undone, with a limit on what comes out. */
 #ifndef SF_PARSE_CODEC_H
 #define SF_PARSE_CODEC_H
 

@@ -6,9 +6,8 @@
 #include "base/mem.h"
 #include "parse/npy.h"
 
-#define GROWTH                                                                 \
-	21 /* characters numpy leaves for the first dimension to grow in place \
-	      (GROWTH_AXIS_MAX_DIGITS) */
+/* characters numpy leaves for the first dimension to grow in place (GROWTH_AXIS_MAX_DIGITS) */
+#define GROWTH 21
 
 /*
  * Source: numpy numpy/lib/_format_impl.py (2.x; format.py before): header_data_from_array_1_0,

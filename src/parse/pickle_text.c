@@ -9,9 +9,8 @@
 #include "base/utf8.h"
 #include "parse/pickle_build.h"
 
-#define DIGITS_MAX                                                                                 \
-	4300 /* of a decimal integer: Python's own limit, and what keeps the conversion from being \
-	        quadratic */
+/* of a decimal integer: Python's own limit, and what keeps the conversion from being quadratic */
+#define DIGITS_MAX 4300
 
 bool sf_pm_utf8(const uint8_t *s, size_t len)
 {

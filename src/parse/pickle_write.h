@@ -96,8 +96,7 @@ struct sf_pw_tensor {
 	uint64_t storage; /* its number: the record data/<number> of the archive */
 };
 void sf_pw_tensor(struct sf_pickle_writer *w, const struct sf_pw_tensor *t);
-/* The words that a tensor of @dtype uses: those it puts, or fetches where they are in the stream.
- */
+/* The words that a tensor of @dtype uses: those it puts, or fetches where they are in the stream. */
 void sf_pw_tensor_words(enum sf_dtype dtype, struct sf_pw_words *ret);
 /* What to pickle a tensor of @dtype as: torch builds no quantized one from a plain storage, it is
  * shown as the integers it is made of. */

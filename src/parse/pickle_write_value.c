@@ -10,8 +10,8 @@
 
 #define DEPTH_MAX 1000
 #define PARTS_MAX 64 /* of a dotted name, which is written out at each use */
-#define BATCH \
-	1000 /* elements between MARK and APPENDS or SETITEMS, as Python's own writer has it */
+/* elements between MARK and APPENDS or SETITEMS, as Python's own writer has it */
+#define BATCH 1000
 /*
  * Values written in one call. Sharing is kept, so a tree costs what its pickle did, but for tuples
  * that hold themselves through a list: those are written anew at each level until the innermost is

@@ -228,8 +228,7 @@ static int skip_value(struct scan *s)
 			if (s->p == from)
 				return bad(s, "expected a value");
 		}
-		while (depth) { /* a value has ended: the next one, or the ends of those around it
-			         */
+		while (depth) { /* a value has ended: the next one, or the ends of those around it */
 			if (accept(s, ',')) {
 				if (open[depth - 1] == '{') {
 					r = string(s, false, &text, &len);

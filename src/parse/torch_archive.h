@@ -10,8 +10,7 @@
 enum sf_torch_container {
 	SF_TORCH_NONE,
 	SF_TORCH_ZIP,    /* 1.6 and newer: records data.pkl, data/<key> */
-	SF_TORCH_STREAM, /* before, or _use_new_zipfile_serialization=False: pickles, then storages
-	                  */
+	SF_TORCH_STREAM, /* before, or _use_new_zipfile_serialization=False: pickles, then storages */
 	SF_TORCH_TAR,    /* before 0.1.10: members pickle, tensors, storages */
 	SF_TORCH_NCONTAINERS
 };

@@ -27,8 +27,7 @@ static int stop(struct sf_value_walk *w, enum sf_walk_what what, struct sf_pv *v
 	return tell(w, what, v);
 }
 
-/* repr() of a float: the fewest digits that read back as it, an exponent from 1e16 and below 1e-4.
- */
+/* repr() of a float: the fewest digits that read back as it, an exponent from 1e16 and below 1e-4. */
 static void put_float(char text[48], double f)
 {
 	int digits = 0, exponent;
@@ -191,8 +190,7 @@ static int visit_tensors(struct sf_value_walk *w, struct sf_pv *v, unsigned dept
 	case SF_PV_DICT:
 		return visit_dict(w, v, depth + 1);
 	case SF_PV_CALL:
-	case SF_PV_OBJECT: /* OrderedDict, defaultdict, deque, and classes made from dict and list
-	                    */
+	case SF_PV_OBJECT: /* OrderedDict, defaultdict, deque, and classes made from dict and list */
 		r = take_tensor(w, v, &parts);
 		if (r == 0 && parts)
 			return visit_dict(w, parts, depth + 1);

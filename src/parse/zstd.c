@@ -8,9 +8,8 @@
 
 #define STEP ((size_t)256 << 10)
 #define WINDOW_LOG_MIN 10
-#define WINDOW_LOG_MAX                                                                            \
-	27 /* 128 MiB, the reference tool's own limit: a frame may ask for memory before it gives \
-	      a byte */
+/* 128 MiB, the reference tool's own limit: a frame may ask for memory before it gives a byte */
+#define WINDOW_LOG_MAX 27
 
 #define BETWEEN ((size_t)64 << 10)
 #define BETWEEN_SLACK 65536 /* frames' headers, where little is inside */

@@ -4,8 +4,8 @@
 #include "read/op.h"
 #include "store/guard.h"
 
-#define COPY_ROWS_MAX \
-	8192 /* bytes of a row above which a preadv costs no more than a copy out of a mapping */
+/* bytes of a row above which a preadv costs no more than a copy out of a mapping */
+#define COPY_ROWS_MAX 8192
 
 /* ---- pieces ---- */
 
@@ -88,8 +88,7 @@ static int copy_from_memory(struct sf_op *op, const struct sf_op_item *item, uin
 	return 0;
 }
 
-/* What came with the item's header is taken from there: 1 all of the piece; 0: *p is what is left.
- */
+/* What came with the item's header is taken from there: 1 all of the piece; 0: *p is what is left. */
 static int copy_ahead(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part,
                       struct sf_piece *p)
 {

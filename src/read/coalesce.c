@@ -3,9 +3,8 @@
 #include "base/mem.h"
 #include "read/coalesce.h"
 
-#define BLOCK                                                                                     \
-	(UINT64_C(1) << 20) /* scratch memory is taken in blocks of this, or as large as one span \
-	                     */
+/* scratch memory is taken in blocks of this, or as large as one span */
+#define BLOCK (UINT64_C(1) << 20)
 #define KEEP 16384          /* elements that a reset array keeps room for */
 
 struct sf_scratch {
@@ -137,8 +136,7 @@ static int direct(struct run *u, uint64_t src, uint8_t *dst, uint64_t len)
 	return 0;
 }
 
-/* Makes [src, end) part of a span; at most range_max bytes. Returns it, or NULL without memory.
- */
+/* Makes [src, end) part of a span; at most range_max bytes. Returns it, or NULL without memory. */
 static struct sf_range *span(struct run *u, uint64_t src, uint64_t end)
 {
 	struct sf_range *r = current(u, true);

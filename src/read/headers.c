@@ -6,9 +6,8 @@
 #include "base/thread_pool.h"
 #include "read/op.h"
 
-#define HEAD_BYTES                                                                            \
-	2048 /* first guess at an item's header; torch 2.14 writes about 900 bytes before the \
-	        payload */
+/* first guess at an item's header; torch 2.14 writes about 900 bytes before the payload */
+#define HEAD_BYTES 2048
 #define HEAD_MAX (UINT64_C(16) << 20) /* of one item */
 
 static bool wants_header(const struct sf_op_item *item)

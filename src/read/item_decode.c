@@ -3,8 +3,8 @@
 #include "base/mem.h"
 #include "read/item_cache_priv.h"
 
-#define MORE \
-	4 /* times what it had: what one that has more inside than was thought begins anew with */
+/* times what it had: what one that has more inside than was thought begins anew with */
+#define MORE 4
 
 static const struct sf_codec_info *info_of(const struct sf_cache_entry *e)
 {

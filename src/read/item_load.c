@@ -8,8 +8,8 @@
 #include "read/made.h"
 
 #define BLOB_HEAD (UINT64_C(64) << 10) /* first guess at a blob's header */
-#define BLOB_TIMES \
-	5 /* what a header of so many bytes takes, with the text and what it is made of */
+/* what a header of so many bytes takes, with the text and what it is made of */
+#define BLOB_TIMES 5
 
 /* ---- memory ---- */
 

@@ -361,8 +361,7 @@ bool sf_item_cache_cancel(struct sf_item_cache *c, struct sf_cache_wait *wait,
 
 /* ---- the end ---- */
 
-/* Again and again: a load that is just about to submit its next request has nothing to cancel yet.
- */
+/* Again and again: a load that is just about to submit its next request has nothing to cancel yet. */
 static void cancel_loading_locked(struct sf_item_cache *c)
 {
 	struct timespec until;

@@ -11,9 +11,8 @@
 
 #define PAGE 4096 /* words */
 #define ODD (UINT64_C(1) << 63)
-#define DIR_MAX                                                                          \
-	(UINT64_C(64) << 20) /* bytes of a central directory or a data.pkl of one tensor \
-	                      */
+/* bytes of a central directory or a data.pkl of one tensor */
+#define DIR_MAX (UINT64_C(64) << 20)
 
 struct page {
 	_Atomic uint64_t

@@ -14,14 +14,13 @@
 #include "store/open_room.h"
 
 #define SF_OP_ITEMS 4096 /* of one batch */
-#define SF_OP_LENT \
-	480 /* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
+/* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
+#define SF_OP_LENT 480
 #define SF_LEND_MIN (4 << 10) /* bytes of a run from which lending costs less than a copy */
 
 enum sf_part_kind {
 	SF_PART_TENSOR,
-	SF_PART_BOX, /* of a tensor, to places of the caller's (boxes.c); stored, it is bytes [0, n)
-	              */
+	SF_PART_BOX, /* of a tensor, to places of the caller's (boxes.c); stored, it is bytes [0, n) */
 	SF_PART_LISTED,
 	SF_PART_OBJECT,
 	SF_PART_OBJECT_LEN,

@@ -18,9 +18,15 @@ struct sf_item_layout {
 	const uint8_t *fill;   /* there is no item: its pieces are FILL, all of this one element */
 };
 
+/*
+ * FILL: byte src_off + k of the row is byte (src_off + k) % element of the fill. CONVERT: conj and
+ * neg are applied in place after the copy; a range that begins or ends inside an element gives a
+ * part of it here too: ask for whole ones.
+ */
+enum sf_piece_kind { SF_PIECE_BYTES, SF_PIECE_FILL, SF_PIECE_CONVERT };
+
 /* Copies of equal length: for i in 0..count: dst[dst_off + i * dst_step, +len) = src[src_off + i *
  * src_step, +len). */
-enum sf_piece_kind { SF_PIECE_BYTES, SF_PIECE_FILL, SF_PIECE_CONVERT };
 struct sf_piece {
 	uint64_t src_off;           /* bytes from the item's payload */
 	uint64_t dst_off;           /* bytes from the start of the asked range */
@@ -28,12 +34,10 @@ struct sf_piece {
 	uint64_t count;             /* ≥ 1 */
 	int64_t src_step, dst_step; /* bytes */
 	uint32_t item;              /* index of the item in the caller's list */
-	uint8_t kind;               /* enum sf_piece_kind; FILL: byte src_off + k of the row is byte
-	                               (src_off + k) % element of the fill; CONVERT: conj / neg applied in place
-	                               after the copy (a	       range that begins or ends inside an element gives a part
-	                               of it here too:	       ask for whole ones) */
+	uint8_t kind;               /* enum sf_piece_kind */
 };
 SF_VEC(sf_pieces, struct sf_piece);
+SF_VEC(sf_u32s, uint32_t);
 
 /*
  * sf_plan_chunks - the chunks under [off, off+len) bytes of dense row-major tensor @t, ascending by
@@ -43,7 +47,6 @@ SF_VEC(sf_pieces, struct sf_piece);
  * Threads: pure.
  * Cost:    O(log n + chunks touched) for grids; otherwise an interval search over sorted origins.
  */
-SF_VEC(sf_u32s, uint32_t);
 int sf_plan_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t off,
                    uint64_t len, struct sf_u32s *chunks, struct sf_error *err);
 

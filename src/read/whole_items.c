@@ -6,9 +6,8 @@
 #include "base/mem.h"
 #include "read/op.h"
 
-#define DECODED_SLACK                                                                           \
-	65536 /* what a torch.save archive has beside its payload; deep pickles do not occur in \
-	         tensors */
+/* what a torch.save archive has beside its payload; deep pickles do not occur in tensors */
+#define DECODED_SLACK 65536
 #define OBJECT_DECODED_MAX (UINT64_C(1) << 30)
 #define OBJECT_TIMES 4 /* what an object has inside, as a first guess */
 
@@ -225,8 +224,7 @@ static int blob_layout(struct sf_op *op, struct sf_op_item *item)
 	return sf_op_publish(op, item, &head);
 }
 
-/* The batch ends before an item that needs more memory than there was. true: nothing is left of it.
- */
+/* The batch ends before an item that needs more memory than there was. true: nothing is left of it. */
 static bool cut_again(struct sf_op *op)
 {
 	uint32_t i = 0;

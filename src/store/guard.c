@@ -57,8 +57,7 @@ int sf_guard_install(void)
 
 	memset(&act, 0, sizeof(act));
 	act.sa_sigaction = on_bus;
-	/* not blocked while the handler runs: it is left by a jump, which keeps the mask as it is
-	 */
+	/* not blocked while the handler runs: it is left by a jump, which keeps the mask as it is */
 	act.sa_flags = SA_SIGINFO | SA_NODEFER;
 	sigemptyset(&act.sa_mask);
 	return sigaction(SIGBUS, &act, &before) == 0 ? 0 : -errno;

@@ -11,8 +11,8 @@
 #include "store/open_room.h"
 #include "store/store.h"
 
-#define THREADS_LEAST \
-	8 /* blocking reads of local files: more than cores, so that a disk has a queue */
+/* blocking reads of local files: more than cores, so that a disk has a queue */
+#define THREADS_LEAST 8
 #define THREADS_MOST 16
 #define WORK_THREADS 4
 #define MAKE_THREADS 4

@@ -20,9 +20,8 @@
 #define RAMFS_MAGIC_ 0x858458f6
 #define PAGES_ASKED 512    /* of one mincore() */
 #define WINDOW (256 << 10) /* bytes asked about at once, aligned */
-#define GUARDED_RUN                                                                              \
-	4096 /* bytes of an iovec below which a copy out of the mapping costs less than preadv's \
-	      */
+/* bytes of an iovec below which a copy out of the mapping costs less than preadv's */
+#define GUARDED_RUN 4096
 
 /* What may be done without waiting; found out once a file. */
 enum {

@@ -27,8 +27,8 @@ struct sf_waiting {
 	uint8_t own[];
 };
 
-#define OWN_MAX \
-	((uint64_t)1 << 20) /* bytes of a request that may be left, each with its deadline */
+/* bytes of a request that may be left, each with its deadline */
+#define OWN_MAX ((uint64_t)1 << 20)
 
 void sf_waiting_unref(struct sf_waiting *w)
 {

@@ -15,8 +15,8 @@
 #include "base/path.h"
 #include "store/store_file.h"
 
-#define LIST_ENTRIES_MAX \
-	100000000 /* of one list(): a directory that links to itself ends somewhere */
+/* of one list(): a directory that links to itself ends somewhere */
+#define LIST_ENTRIES_MAX 100000000
 #define LIST_DEPTH_MAX 32
 #define FUSE_SUPER_MAGIC 0x65735546 /* linux/magic.h of some systems lacks it */
 
@@ -119,8 +119,7 @@ struct listing {
 
 static int list_dir(struct listing *l, int fd, unsigned level, unsigned depth);
 
-/* Beside a checkpoint may lie what we cannot look into: another user's, a mount whose daemon died.
- */
+/* Beside a checkpoint may lie what we cannot look into: another user's, a mount whose daemon died. */
 static bool is_away(int code)
 {
 	return code == EACCES || code == EPERM || code == ENOTDIR || code == ENOTCONN ||

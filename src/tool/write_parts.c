@@ -29,8 +29,7 @@ struct span {
 };
 SF_VEC(spans, struct span);
 
-/* One file being written. A part is a number: where it lies is computed, so a claim costs nothing.
- */
+/* One file being written. A part is a number: where it lies is computed, so a claim costs nothing. */
 struct writing {
 	struct sf_session *s;
 	struct sf_vfile *file;

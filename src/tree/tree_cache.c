@@ -13,9 +13,8 @@
  */
 #define BUCKETS 1024
 #define KEPT 64
-#define TRIES                                                                                      \
-	128 /* how many of the oldest are looked at: more than are kept, unless very many are open \
-	     */
+/* how many of the oldest are looked at: more than are kept, unless very many are open */
+#define TRIES 128
 #define LARGE (UINT64_C(1) << 20)
 
 struct sf_cached {

@@ -30,8 +30,7 @@ static bool same_dtype(const struct sf_tree *t, const struct sf_selection *a,
 	return e->tensor == SF_NONE || dtype_in(t, a, e) == dtype_in(t, b, e);
 }
 
-/* The same entries in the same order, under the same names: whatever is made of them is the same.
- */
+/* The same entries in the same order, under the same names: whatever is made of them is the same. */
 static bool same_selection(const struct sf_tree *t, const struct sf_selection *a,
                            const struct sf_selection *b)
 {

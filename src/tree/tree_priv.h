@@ -36,9 +36,8 @@ enum sf_tree_kind {
 	SF_T_CONTROL_FILE,
 	SF_T_NKINDS
 };
-#define SF_T_DEPTH_MAX                                                                            \
-	1000 /* directories below state/ or shards/: what lies deeper has no path that the kernel \
-	        would take */
+/* directories below state/ or shards/: what lies deeper has no path that the kernel would take */
+#define SF_T_DEPTH_MAX 1000
 
 static inline sf_node sf_node_make(enum sf_tree_kind kind, unsigned depth, uint32_t index)
 {

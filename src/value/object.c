@@ -8,15 +8,14 @@
 #include "ckpt/ckpt_check.h"
 #include "value/object.h"
 
-#define ITEM_WHOLE                                                                               \
-	(1u << 20) /* items up to this are fetched whole; of others the pickle and the directory \
-	            */
-#define BATCH_BYTES \
-	(32u << 20) /* items that are fetched and held at a time; values are made one by one */
+/* items up to this are fetched whole; of others the pickle and the directory */
+#define ITEM_WHOLE (1u << 20)
+/* items that are fetched and held at a time; values are made one by one */
+#define BATCH_BYTES (32u << 20)
 #define BATCH_OBJECTS 4096
 #define PART_MAX (UINT64_C(1) << 30) /* data.pkl, directory, value: more is refused */
-#define TIMES \
-	3 /* what an item of a byte takes, as a first guess: more is taken when it is needed */
+/* what an item of a byte takes, as a first guess: more is taken when it is needed */
+#define TIMES 3
 #define GUESS_LEAST (UINT64_C(64) << 10)
 
 /* An item's bytes: in memory, or ranges read through the reader. */

@@ -354,8 +354,7 @@ static int put_instance(struct sf_vj *j, const struct sf_pv *v)
 	const struct sf_pv *cls = v->call.callable, *args = v->call.args;
 	int r = 0;
 
-	/* copyreg._reconstructor(cls, object, None) is how protocols 0 and 1 say cls.__new__(cls)
-	 */
+	/* copyreg._reconstructor(cls, object, None) is how protocols 0 and 1 say cls.__new__(cls) */
 	if (v->kind == SF_PV_CALL &&
 	    (is(cls, "copyreg", "_reconstructor") || is(cls, "copy_reg", "_reconstructor")) &&
 	    nargs(v) == 3) {

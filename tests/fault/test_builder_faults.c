@@ -32,8 +32,7 @@ static int row(struct sf_ckpt_builder *b, uint64_t i, bool parts, struct sf_erro
 	return sf_ckpt_builder_part(b, 3, 5, err);
 }
 
-/* Tensors whose items come while they are open, or later; @late: rows from the last to the first.
- */
+/* Tensors whose items come while they are open, or later; @late: rows from the last to the first. */
 static int tensor(struct sf_ckpt_builder *b, unsigned k, const uint32_t *place, bool late,
                   struct sf_error *err)
 {

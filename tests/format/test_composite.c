@@ -6,8 +6,7 @@
 #include "read/reader.h"
 #include "tests/lib/load.h"
 
-/* Directories that hold several checkpoints, or one and other files: all of it is shown or named.
- */
+/* Directories that hold several checkpoints, or one and other files: all of it is shown or named. */
 
 #define FILES_MAX 512
 

@@ -143,8 +143,7 @@ static int text_of(const struct sf_buf *pickle, enum dcp_reader reader, struct s
 	return r;
 }
 
-/* Both readers and what a load takes of them say the same: the code; the text at @ret, to be freed.
- */
+/* Both readers and what a load takes of them say the same: the code; the text at @ret, to be freed. */
 static int agree(struct sf_buf *pickle, char **ret, uint64_t *ret_stray)
 {
 	struct sf_buf a = { 0 }, v = { 0 };
@@ -304,8 +303,7 @@ START_TEST(one_tensor_under_two_names_is_two)
 }
 END_TEST
 
-/* Offsets of one tensor's items are those of another's, and past 2^32. _i: of how many dimensions.
- */
+/* Offsets of one tensor's items are those of another's, and past 2^32. _i: of how many dimensions. */
 START_TEST(far_offsets_may_be_fetched)
 {
 	struct writer w = meta_begin(&memoized);

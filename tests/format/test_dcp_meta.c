@@ -236,8 +236,7 @@ START_TEST(any_spelling_reads_the_same_from_both_readers)
 }
 END_TEST
 
-/* Spellings that pickle may choose must not cost the short way: nearly all records are passed over.
- */
+/* Spellings that pickle may choose must not cost the short way: nearly all records are passed over. */
 START_TEST(no_usual_spelling_goes_through_the_opcodes)
 {
 	const struct spelling ways[] = {

@@ -89,8 +89,7 @@ static void begin(struct client *c, bool reads, const char *path)
 	ck_assert_int_eq(pthread_create(&c->id, NULL, client_run, c), 0);
 }
 
-/* An archive whose first header says "compressed": only its directory tells where the payload is.
- */
+/* An archive whose first header says "compressed": only its directory tells where the payload is. */
 static void hide_payloads(const char *at)
 {
 	DIR *d = opendir(at);

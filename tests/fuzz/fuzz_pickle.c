@@ -25,8 +25,7 @@ static int number(void *arg, const char *key, size_t key_len, uint64_t *ret_numb
 	return 0;
 }
 
-/* Any bytes: a message or a value. A value is written again or refused, and what is written parses.
- */
+/* Any bytes: a message or a value. A value is written again or refused, and what is written parses. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	const struct sf_pickle_limits limits = { .memory = 32 << 20, .depth = 200 };

@@ -71,8 +71,7 @@ void whole_note(struct whole_visit *v, const char *path, uint64_t what, int r, u
 	memcpy(s->path, path + len - n, n);
 }
 
-/* [off, off+len) in two parts, the second as the mount reads: into memory of the reader, or lent.
- */
+/* [off, off+len) in two parts, the second as the mount reads: into memory of the reader, or lent. */
 static int read_parts(struct whole_visit *v, struct sf_vfile *f, const char *path, uint64_t off,
                       uint64_t len)
 {

@@ -8,8 +8,7 @@
 
 struct far_block;
 
-/* The test's memory: all 0 before sf_store_far(), alive until all of the store's sources are freed.
- */
+/* The test's memory: all 0 before sf_store_far(), alive until all of the store's sources are freed. */
 struct sf_far {
 	/* how it is; may be changed while nothing is asked */
 	struct sf_source_hints hints;

@@ -51,8 +51,7 @@ static int emit_tensor(void *arg, uint64_t off, uint64_t len, struct sf_parts *p
 	return sf_parts_tensor(p, 0, off, len, SF_DTYPE_NONE);
 }
 
-/* Each wave ends where the next decoded item would not fit; the missing file is the first of one.
- */
+/* Each wave ends where the next decoded item would not fit; the missing file is the first of one. */
 START_TEST(a_missing_file_behind_a_full_wave_is_named)
 {
 	unsigned missing = (unsigned)_i;

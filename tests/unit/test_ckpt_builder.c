@@ -90,8 +90,7 @@ START_TEST(random_tensors_come_out_as_they_went_in)
 			ck_assert_uint_eq(c.place, 0);
 			ck_assert_uint_eq(c.off, 1000u * i);
 		}
-		/* order: every non-empty chunk once, by the first element it holds, then by number
-		 */
+		/* order: every non-empty chunk once, by the first element it holds, then by number */
 		uint32_t nonempty = 0;
 		for (uint32_t i = 0; i < t.n; i++)
 			nonempty += t.chunk[i].part_len > 0;

@@ -81,8 +81,7 @@ START_TEST(flags_say_exactly_what_looking_at_every_element_says)
 }
 END_TEST
 
-/* A checkpoint of one uint8 tensor of @shape whose chunks are @box: origin, then extent, of each.
- */
+/* A checkpoint of one uint8 tensor of @shape whose chunks are @box: origin, then extent, of each. */
 static struct sf_ckpt *of_boxes(const uint64_t *shape, unsigned ndim, const uint64_t *box, size_t n)
 {
 	static struct tc_tensor t;

@@ -16,8 +16,7 @@ START_TEST(a_point_in_time_is_nanoseconds_and_back)
 }
 END_TEST
 
-/* What pthread_cond_timedwait() refuses is a nanosecond too many: every part of a second is tried.
- */
+/* What pthread_cond_timedwait() refuses is a nanosecond too many: every part of a second is tried. */
 START_TEST(until_is_as_far_ahead_as_asked)
 {
 	static const clockid_t clocks[] = { CLOCK_MONOTONIC, CLOCK_REALTIME };

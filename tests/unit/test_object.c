@@ -233,8 +233,7 @@ static int check_memory(void *arg, uint32_t object, struct sf_object_value *v, s
 	return v->root->kind == SF_PV_LIST ? 0 : sf_fail(err, -EBADMSG, "no list");
 }
 
-/* Small items, and large ones that are read by ranges: what is held is the items and one's values.
- */
+/* Small items, and large ones that are read by ranges: what is held is the items and one's values. */
 START_TEST(values_of_one_object_are_there_at_a_time)
 {
 	struct sf_error err = SF_ERROR_INIT;

@@ -289,8 +289,7 @@ START_TEST(any_name_comes_back_from_its_pickle)
 }
 END_TEST
 
-/* All code points, both ways: those that are characters are valid, and nothing one byte shorter is.
- */
+/* All code points, both ways: those that are characters are valid, and nothing one byte shorter is. */
 START_TEST(utf8_is_strict)
 {
 	for (uint32_t c = 0x80; c < 0x120000; c++) {

@@ -315,8 +315,7 @@ START_TEST(depth_is_limited_however_it_was_built)
 				for (uint32_t i = 1; i < n; i++)
 					sf_buf_str(&b, "\x85");
 			} else {
-				/* list i holds list i + 1; with way 2, in all but the last, twice
-				 */
+				/* list i holds list i + 1; with way 2, in all but the last, twice */
 				for (uint32_t i = 0; i < n; i++) {
 					sf_buf_str(&b, "]q");
 					sf_buf_byte(&b, (uint8_t)i);

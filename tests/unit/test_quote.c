@@ -100,8 +100,7 @@ static bool all_shown(struct sf_buf *b)
 	return true;
 }
 
-/* Whatever goes in, what comes out is one line of shown characters that neither quote ends early.
- */
+/* Whatever goes in, what comes out is one line of shown characters that neither quote ends early. */
 START_TEST(random_bytes_stay_inside)
 {
 	uint64_t rnd = sf_test_seed("random_bytes_stay_inside");

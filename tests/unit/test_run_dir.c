@@ -51,8 +51,7 @@ START_TEST(numbers_are_compared_as_numbers)
 }
 END_TEST
 
-/* Paths that end in "g" hold a checkpoint, in "o" another format's, else a save that did not end.
- */
+/* Paths that end in "g" hold a checkpoint, in "o" another format's, else a save that did not end. */
 static int probe(void *arg, const char *path, struct sf_error *err)
 {
 	unsigned *asked = arg;

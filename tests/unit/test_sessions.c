@@ -85,8 +85,7 @@ START_TEST(two_readers_share_what_may_be_open)
 		ck_assert_int_eq(pthread_create(&id[i], NULL, read_all, &h[i % 2]), 0);
 	for (int i = 0; i < 2 * THREADS; i++)
 		pthread_join(id[i], NULL);
-	/* those that are kept, half as many that reads hold, and a listing of /proc each
-	 */
+	/* those that are kept, half as many that reads hold, and a listing of /proc each */
 	for (int i = 0; i < 2; i++)
 		ck_assert_uint_le(h[i].most, OPEN + OPEN / 2 + 2 * THREADS);
 	ck_assert_uint_eq(sf_open_files_count(io.open_files), OPEN);

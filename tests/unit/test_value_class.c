@@ -114,8 +114,7 @@ START_TEST(integers_of_any_length_are_decimal)
 	uint8_t *at = malloc(4096);
 	char *want = malloc(16384), *text = malloc(16384);
 
-	/* every length up to four limbs, some of a few dozen, one of hundreds: the slow way is n^2
-	 */
+	/* every length up to four limbs, some of a few dozen, one of hundreds: the slow way is n^2 */
 	for (int i = 0; i < 51; i++) {
 		size_t len = i < 34 ? (size_t)i + 1 : i < 50 ? 1 + sf_test_below(&seed, 300) : 2001;
 		struct sf_pv v = { .kind = SF_PV_LONG, .str = { (char *)at, len } };

@@ -54,8 +54,7 @@ static void boxes_release(struct boxes *b)
 	b->slot = NULL;
 }
 
-/* The slot of the chunk whose first @n coordinates are @want's, or the free one where it would go.
- */
+/* The slot of the chunk whose first @n coordinates are @want's, or the free one where it would go. */
 static uint32_t *boxes_find(const struct boxes *b, const struct dcp_meta *m,
                             const struct dcp_tensor *t, const uint64_t *want, unsigned n)
 {
@@ -125,8 +124,7 @@ static int join_tensor(struct dcp_meta *m, const struct dcp_tensor *t, const uin
 	return 0;
 }
 
-/* Real chunks without an item share that of an equal box: the writer's dict has one entry for both.
- */
+/* Real chunks without an item share that of an equal box: the writer's dict has one entry for both. */
 static int share_items(struct dcp_meta *m, const struct dcp_tensor *t)
 {
 	uint64_t box[2 * SF_DIMS_MAX];

@@ -164,8 +164,7 @@ static void load(const struct dcp_meta *m, const struct dcp_tensor *t, uint32_t 
 		box[k] = dcp_coord(m, run, at, k);
 }
 
-/* Is this box there already? Replicas: the first rank's stays. Else it is entered as chunk @chunk.
- */
+/* Is this box there already? Replicas: the first rank's stays. Else it is entered as chunk @chunk. */
 static bool seen(struct merge *x, const struct dcp_tensor *t, const uint64_t *box, uint32_t chunk)
 {
 	size_t at = (size_t)sf_hash(box, 2u * t->ndim * sizeof(*box)) & x->mask;

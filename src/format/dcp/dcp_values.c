@@ -17,9 +17,8 @@
  * it is what the scanner is tested against, so the two share nothing but dcp_meta.
  */
 
-#define VALUES_MAX                                                                               \
-	((size_t)8 << 30) /* of values: a metadata file of DCP_SLOW_MAX bytes, whatever is in it \
-	                   */
+/* of values: a metadata file of DCP_SLOW_MAX bytes, whatever is in it */
+#define VALUES_MAX ((size_t)8 << 30)
 
 struct values {
 	struct dcp_meta *m;

@@ -276,8 +276,7 @@ static int pass_over(struct hf *h, const char *name, int code)
 	                            why.msg);
 }
 
-/* Where this file's part of the tensor belongs is not known, so neither is how large the whole is.
- */
+/* Where this file's part of the tensor belongs is not known, so neither is how large the whole is. */
 static int leave_out(struct hf *h, const char *file, uint32_t key)
 {
 	struct sf_error why = *h->err;

@@ -155,8 +155,7 @@ static int compare_names(const void *a, const void *b, void *arg)
 	return d ? d : (x->len > y->len) - (x->len < y->len);
 }
 
-/* json.dumps(index, indent=2, sort_keys=True) + "\n", as transformers' save_pretrained writes it.
- */
+/* json.dumps(index, indent=2, sort_keys=True) + "\n", as transformers' save_pretrained writes it. */
 static int make_index(const struct plan *p, struct sf_hf *hf)
 {
 	SF_FREE uint32_t *order = sf_alloc_array(p->n, sizeof(*order));

@@ -34,8 +34,7 @@ struct embed {
 
 #define DROPPED SF_NONE /* ref of an object's leaf until it has a span */
 
-/* The number of the storage that a tensor before this one has brought in, when it is shown alike.
- */
+/* The number of the storage that a tensor before this one has brought in, when it is shown alike. */
 static uint32_t shared_number(const struct embed *em, const struct sf_pt_leaf *l)
 {
 	const struct sf_pt *pt = em->pt;

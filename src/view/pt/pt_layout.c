@@ -129,8 +129,7 @@ static int take_payload(void *arg, uint32_t storage, uint64_t off, uint64_t len)
 	return sf_pt_payload_parts(t->pt, storage, off, len, t->parts);
 }
 
-/* Of the pickle and what is around it: what is put into a buffer, and behind that a leaf's object.
- */
+/* Of the pickle and what is around it: what is put into a buffer, and behind that a leaf's object. */
 static int emit_pickle(const struct sf_pt *pt, uint32_t rec, uint64_t off, uint64_t len,
                        struct sf_parts *parts)
 {

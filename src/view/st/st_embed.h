@@ -9,8 +9,8 @@
 #define SF_ST_INNER_TEXT (64u << 20) /* bytes of their names */
 #define SF_ST_INNER_NAME (1u << 16)  /* bytes of one name */
 #define SF_ST_INNER_DEPTH 1000
-#define SF_ST_INNER_NODES \
-	(64u << 20) /* values looked at in an object: one that is reached twice counts twice */
+/* values looked at in an object: one that is reached twice counts twice */
+#define SF_ST_INNER_NODES (64u << 20)
 #define SF_ST_INNER_NODES_ALL (256u << 20) /* in all objects of a file */
 
 struct sf_st_inner {
