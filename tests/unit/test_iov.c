@@ -22,7 +22,7 @@ static int cut(uint64_t *seed, struct iovec *iov)
 	for (size_t i = 0; i < BYTES; i++)
 		bytes[i] = (uint8_t)sf_test_rand(seed);
 	for (; n < PIECES - 1; n++) {
-		size_t len = SF_MIN(sf_test_below(seed, 200), BYTES - at);
+		size_t some = sf_test_below(seed, 200), len = SF_MIN(some, BYTES - at);
 		iov[n] = (struct iovec){ bytes + at, len };
 		at += len;
 	}
