@@ -91,7 +91,7 @@ static unsigned depth(const uint8_t *at, size_t len)
 		else if (at[i] == '"')
 			in = !in;
 		else if (!in && (at[i] == '[' || at[i] == '{'))
-			most = SF_MAX(most, ++now);
+			now++, most = SF_MAX(most, now);
 		else if (!in && (at[i] == ']' || at[i] == '}'))
 			now--;
 	}

@@ -123,6 +123,7 @@ static int stop_writer(const char *dir, bool force, int sig, long us)
 	ck_assert_int_ge(pid, 0);
 	if (pid == 0) {
 		setrlimit(RLIMIT_CORE, &(struct rlimit){ 0, 0 });
+		signal(sig, SIG_DFL); /* below nohup and the like it is ignored, and stays so */
 		sf_interrupt_init();
 		if (write(fd[1], "1", 1) == 1)
 			write_turns(dir, 0, force);
