@@ -41,13 +41,23 @@ const struct sf_opt sf_mount_word_table[] = {
 
 /* What mount(8), fstab and systemd put into -o for everybody. */
 static const char *const ignored[] = {
-	"x-*",           "comment=*",  "dev",        "nodev",      "suid",
-	"nosuid",        "exec",       "noexec",     "atime",      "noatime",
-	"diratime",      "nodiratime", "relatime",   "norelatime", "strictatime",
-	"nostrictatime", "lazytime",   "nolazytime", "ro",         "rw",
-	"_netdev",       "nofail",     "auto",       "noauto",     "user",
-	"user=*",        "nouser",     "users",      "owner",      "group",
-	"defaults",      "async",      "sync",       "default_permissions",
+	"x-*",         "comment=*",
+	"dev",         "nodev",
+	"suid",        "nosuid",
+	"exec",        "noexec",
+	"atime",       "noatime",
+	"diratime",    "nodiratime",
+	"relatime",    "norelatime",
+	"strictatime", "nostrictatime",
+	"lazytime",    "nolazytime",
+	"ro",          "rw",
+	"_netdev",     "nofail",
+	"auto",        "noauto",
+	"user",        "user=*",
+	"nouser",      "users",
+	"owner",       "group",
+	"defaults",    "async",
+	"sync",        "default_permissions",
 };
 
 static bool is_ignored(const char *word)

@@ -309,7 +309,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	if (r.json)
 		printf("\n],\n \"ready\": %s}\n", r.bad ? "false" : "true");
 	else
-		printf("\n%s\n", !r.bad                           ? "ready to mount"
+		printf("\n%s\n", !r.bad                        ? "ready to mount"
 		                 : r.bad == 1 && !has_mtab(&r) ? "unmounting will fail here"
 		                                               : "mounting will fail here");
 	return r.bad ? SF_EXIT_FAILED : SF_EXIT_OK;
@@ -319,7 +319,7 @@ const struct sf_cmd sf_cmd_doctor = {
 	.name = "doctor",
 	.usage = "[--json]",
 	.about = "check whether this machine can mount, by mounting, and say how to fix what is "
-	         "missing",
+		 "missing",
 	.example = "shardfuse doctor",
 	.options = options,
 	.min_args = 0,

@@ -120,7 +120,8 @@ static void offer_of_source(struct comp *c, enum names what)
 		tables_of(c->cmd, tables);
 		sf_common_init(&typed);
 		for (size_t t = c->cmd->options ? 1 : 0; tables[t]; t++)
-			dests[t] = tables[t] == sf_common_options ? (void *)&typed : &typed.session.view;
+			dests[t] = tables[t] == sf_common_options ? (void *)&typed
+			                                          : &typed.session.view;
 		sf_options_parse(tables, dests, c->nwords, word, NULL);
 		use = typed;
 		use.session.log = NULL;

@@ -51,7 +51,7 @@ int sf_torch_item_pkl(const uint8_t *pkl, size_t len, struct sf_torch_tensor *re
 	if (r == 0) {
 		r = sf_torch_item_value(v, &t, err);
 		if (r == 0 && (t.storage_key->str.len >= 64 ||
-		                   memchr(t.storage_key->str.at, '\0', t.storage_key->str.len)))
+		               memchr(t.storage_key->str.at, '\0', t.storage_key->str.len)))
 			r = sf_fail(err, -EBADMSG, "torch item: a storage key of %zu bytes",
 			            t.storage_key->str.len);
 	}

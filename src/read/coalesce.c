@@ -5,7 +5,7 @@
 
 /* scratch memory is taken in blocks of this, or as large as one span */
 #define BLOCK (UINT64_C(1) << 20)
-#define KEEP 16384          /* elements that a reset array keeps room for */
+#define KEEP 16384 /* elements that a reset array keeps room for */
 
 struct sf_scratch {
 	struct sf_scratch *next;

@@ -13,9 +13,8 @@ START_TEST(any_range_of_negated_integers_is_a_part_of_the_whole)
 	char path[4096];
 	uint8_t whole[512], part[512];
 
-	ck_assert_int_ge(sf_store_open(load_io(), sf_test_data(path, "dcp/neg_ints/ckpt"), &store,
-	                               &err),
-	                 0);
+	ck_assert_int_ge(
+		sf_store_open(load_io(), sf_test_data(path, "dcp/neg_ints/ckpt"), &store, &err), 0);
 	ck_assert_int_ge(sf_reader_new(ckpt, store, &r, &err), 0);
 	ck_assert_uint_ge(ckpt->ntensors, 6);
 	for (uint32_t t = 0; t < ckpt->ntensors; t++) {
@@ -24,8 +23,8 @@ START_TEST(any_range_of_negated_integers_is_a_part_of_the_whole)
 		ck_assert_msg(sf_read_tensor(r, t, 0, whole, n, &err) == 0, "%s", err.msg);
 		for (uint64_t off = 0; off < n; off++)
 			for (uint64_t len = 1; len <= n - off; len += 1 + len / 5) {
-				ck_assert_msg(sf_read_tensor(r, t, off, part, len, &err) == 0,
-				              "%s", err.msg);
+				ck_assert_msg(sf_read_tensor(r, t, off, part, len, &err) == 0, "%s",
+				              err.msg);
 				ck_assert_mem_eq(part, whole + off, len);
 			}
 	}

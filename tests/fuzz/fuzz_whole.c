@@ -124,7 +124,8 @@ static void look_at_chunks(const struct sf_ckpt *ckpt)
 static void run(struct wish *w, const struct sf_mem_object *objects, size_t n,
                 struct sf_fault *plan, struct whole_visit *v)
 {
-	const struct sf_load_options opt = { w->common.session.source_format, w->common.session.complete };
+	const struct sf_load_options opt = { w->common.session.source_format,
+		                             w->common.session.complete };
 	struct sf_store *store = NULL, *inner = NULL;
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_catalog *catalog = NULL;

@@ -56,7 +56,8 @@ static void open_made(struct open *o, int (*emit)(struct sf_vfile *, uint32_t, u
 	char path[4096];
 	*o = (struct open){ .ops = { .emit = emit, .free = no_free }, .start = { 0, SIZE } };
 	sf_common_init(&o->common);
-	int r = sf_session_open(&o->s, &o->common.session, sf_test_data(path, "dcp/fsdp4/ckpt"), &err);
+	int r = sf_session_open(&o->s, &o->common.session, sf_test_data(path, "dcp/fsdp4/ckpt"),
+	                        &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 	sf_vfile_init(&o->file, &o->ops, o->s.reader);
 	o->file.start = o->start;

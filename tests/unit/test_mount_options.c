@@ -65,8 +65,8 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 	ck_assert_uint_eq(s.c.session.memory, 2000000000);
 	ck_assert_uint_eq(s.c.session.timeout_s, 5);
 	ck_assert_uint_eq(s.c.session.view.max_shard_size, 1 << 20);
-	ck_assert(s.c.session.view.model_only && s.c.quiet && s.o.allow_other && s.c.session.view.st_all_dtypes &&
-	          !s.c.session.complete);
+	ck_assert(s.c.session.view.model_only && s.c.quiet && s.o.allow_other &&
+	          s.c.session.view.st_all_dtypes && !s.c.session.complete);
 	ck_assert_str_eq(s.o.umask, "022");
 	drop(&s);
 }

@@ -9,8 +9,8 @@ struct found {
 	uint32_t n;
 };
 
-static int find_again(void *arg, const char *name, size_t len, sf_node node,
-                      enum sf_node_type type, uint64_t next_cookie)
+static int find_again(void *arg, const char *name, size_t len, sf_node node, enum sf_node_type type,
+                      uint64_t next_cookie)
 {
 	struct found *f = arg;
 	sf_node again;

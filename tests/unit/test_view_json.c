@@ -212,7 +212,8 @@ START_TEST(the_readme_names_what_is_there)
 	vw_open(&w);
 	vw_ok(sf_view_readme(w.cat, w.reader, &f, &err));
 	SF_FREE uint8_t *text = vw_read(f, &len);
-	ck_assert_ptr_nonnull(strstr((char *)text, "torch.load(\"MNT/model.pt\", mmap=True, weights_only=True)"));
+	ck_assert_ptr_nonnull(
+		strstr((char *)text, "torch.load(\"MNT/model.pt\", mmap=True, weights_only=True)"));
 	ck_assert_ptr_nonnull(strstr((char *)text, "numpy.load(\"MNT/npy/model.a.npy\""));
 	ck_assert_ptr_nonnull(
 		strstr((char *)text, "astype(\"<u4\") << 16")); /* there is a bfloat16 */

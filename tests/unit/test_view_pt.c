@@ -77,8 +77,8 @@ static struct sf_pv *step(const struct sf_pv *v, const struct sf_path_elem *e)
 	for (size_t i = 0; i < v->seq.n; i += 2) {
 		const struct sf_pv *k = v->seq.at[i];
 		if (e->kind == SF_PATH_LIST ? k->kind == SF_PV_INT && k->i == strtol(e->s, NULL, 10)
-		              : k->kind == SF_PV_STR && k->str.len == e->len &&
-		                        memcmp(k->str.at, e->s, e->len) == 0)
+		                            : k->kind == SF_PV_STR && k->str.len == e->len &&
+		                                      memcmp(k->str.at, e->s, e->len) == 0)
 			return v->seq.at[i + 1];
 	}
 	return NULL;

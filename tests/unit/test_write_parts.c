@@ -57,7 +57,8 @@ static void make(struct made *m, uint64_t size,
 
 	*m = (struct made){ .ops = { .emit = emit, .free = no_free }, .start = { 0, size } };
 	sf_common_init(&m->common);
-	int r = sf_session_open(&m->s, &m->common.session, sf_test_data(path, "dcp/fsdp4/ckpt"), &err);
+	int r = sf_session_open(&m->s, &m->common.session, sf_test_data(path, "dcp/fsdp4/ckpt"),
+	                        &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 	sf_vfile_init(&m->file, &m->ops, m->s.reader);
 	m->file.start = m->start;

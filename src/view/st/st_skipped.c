@@ -147,8 +147,8 @@ void sf_st_skip(struct sf_st_skipped *s, const char *name, size_t len, const cha
 	}
 }
 
-void sf_st_skip_at(struct sf_st_skipped *s, const struct sf_catalog *c, const struct sf_selection *sel,
-                   uint32_t pos, const char *why)
+void sf_st_skip_at(struct sf_st_skipped *s, const struct sf_catalog *c,
+                   const struct sf_selection *sel, uint32_t pos, const char *why)
 {
 	size_t len;
 	const char *name = sf_st_name(c, sel, pos, &len);
