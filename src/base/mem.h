@@ -12,6 +12,22 @@
 #define SF_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SF_MAX(a, b) ((a) > (b) ? (a) : (b))
 
+/* Of @n ≥ 1 ascending starts, the first of them at or before @at, the last one that is not behind @at:
+ * of several equal ones the last. O(log n). */
+static inline size_t sf_last_start(const uint64_t *start, size_t n, uint64_t at)
+{
+	size_t lo = 0;
+
+	while (n - lo > 1) {
+		size_t mid = lo + (n - lo) / 2;
+		if (start[mid] <= at)
+			lo = mid;
+		else
+			n = mid;
+	}
+	return lo;
+}
+
 /* The struct of @type whose @member @ptr points to. */
 #define sf_container_of(ptr, type, member) \
 	((type *)(void *)((char *)(1 ? (ptr) : &((type *)0)->member) - offsetof(type, member)))

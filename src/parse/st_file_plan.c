@@ -170,16 +170,7 @@ int sf_st_file_record(const struct sf_st_file *f, size_t rec, uint64_t off, uint
 /* Of several empty records and the one behind them, that one. */
 static size_t record_at(const struct sf_st_file *f, uint64_t off)
 {
-	size_t lo = 0, hi = SF_ST_FILE_RECORDS(f->n);
-
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (f->start[mid] <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return sf_last_start(f->start, SF_ST_FILE_RECORDS(f->n), off);
 }
 
 int sf_st_file_range(const struct sf_st_file *f, uint64_t off, uint64_t len,

@@ -217,16 +217,7 @@ int sf_torch_file_piece(const struct sf_torch_file *f, size_t piece, uint64_t of
 
 static size_t piece_at(const struct sf_torch_file *f, uint64_t off)
 {
-	size_t lo = 0, hi = SF_TORCH_FILE_PIECES(f->nstorage);
-
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (f->start[mid] <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return sf_last_start(f->start, SF_TORCH_FILE_PIECES(f->nstorage), off);
 }
 
 int sf_torch_file_range(const struct sf_torch_file *f, uint64_t off, uint64_t len,

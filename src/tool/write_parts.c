@@ -91,16 +91,7 @@ static uint64_t parts_of(uint64_t len)
 /* The span that part @i is of. Empty ones have no parts. */
 static size_t span_at(const struct writing *w, uint64_t i)
 {
-	size_t lo = 0, hi = w->spans.n;
-
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (w->first[mid] <= i)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return sf_last_start(w->first, w->spans.n, i);
 }
 
 /* @buf: PART bytes. */

@@ -105,16 +105,7 @@ int sf_vfile_prepare(struct sf_vfile *f, struct sf_error *err)
  * that one. */
 static uint32_t record_at(const struct sf_vfile *f, uint64_t off)
 {
-	uint32_t lo = 0, hi = f->nrec;
-
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		if (f->start[mid] <= off)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return (uint32_t)sf_last_start(f->start, f->nrec, off);
 }
 
 int sf_vfile_emit(void *vfile, uint64_t off, uint64_t len, struct sf_parts *parts,

@@ -55,6 +55,21 @@ START_TEST(sums_and_products_that_pass_64_bits_are_told)
 }
 END_TEST
 
+START_TEST(the_last_start_that_is_not_behind)
+{
+	static const uint64_t start[] = { 0, 0, 5, 5, 5, 9 };
+
+	for (size_t n = 1; n <= SF_ARRAY_LEN(start); n++)
+		for (uint64_t at = 0; at < 12; at++) {
+			size_t want = 0;
+			for (size_t i = 0; i < n; i++)
+				if (start[i] <= at)
+					want = i;
+			ck_assert_uint_eq(sf_last_start(start, n, at), want);
+		}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("mem");
@@ -63,6 +78,7 @@ int main(void)
 	tcase_add_test(t, a_struct_is_found_by_what_it_holds);
 	tcase_add_test(t, arrays_that_no_memory_holds_are_none);
 	tcase_add_test(t, numbers_are_little_endian_anywhere);
+	tcase_add_test(t, the_last_start_that_is_not_behind);
 	tcase_add_test(t, sums_and_products_that_pass_64_bits_are_told);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
