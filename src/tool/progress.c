@@ -208,13 +208,14 @@ void sf_progress_end(struct sf_progress *p)
 void sf_progress_summary(const struct sf_progress *p, const char *verb)
 {
 	uint64_t bytes = atomic_load(&p->bytes);
-	double seconds = (double)(sf_now_ns() - p->begun_ns) / 1e9, one;
-	const char *unit = unit_of(bytes, &one);
+	double seconds = (double)(sf_now_ns() - p->begun_ns) / 1e9, one, rate_one;
+	double rate = (double)bytes / (seconds + 1e-9);
+	const char *unit = unit_of(bytes, &one), *rate_unit = unit_of((uint64_t)rate, &rate_one);
 
 	if (!p->on)
 		return;
 	sf_terminal_lock();
 	fprintf(stderr, "%s %.2f %s in %.1f s (%.2f %s/s)\n", verb, (double)bytes / one, unit,
-	        seconds, (double)bytes / one / (seconds + 1e-9), unit);
+	        seconds, rate / rate_one, rate_unit);
 	sf_terminal_unlock();
 }
