@@ -30,6 +30,7 @@ SF_SOURCES_STORE = \
 	%D%/store/fetch_many.c \
 	%D%/store/filter.c \
 	%D%/store/guard.c \
+	%D%/store/http_none.c \
 	%D%/store/io.c \
 	%D%/store/open_files.c \
 	%D%/store/open_room.c \

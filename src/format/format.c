@@ -33,6 +33,7 @@ struct listing {
 /* What a step of a run is probed with. */
 struct step {
 	struct sf_io *io;
+	const struct sf_store_options *opt;
 	const char *name; /* --source-format */
 };
 
@@ -240,9 +241,10 @@ static int check_below(struct sf_store *store, const char *name, struct listing 
 		if ((sf_run_dir_is_step(l->others.at[i]) || has_marker(l, l->others.at[i])) &&
 		    names_push(&below, l->others.at[i]) < 0)
 			r = sf_fail(err, -ENOMEM, "'%s'", store->source);
-	return r < 0 || !below.n ? r
-	                         : sf_run_dir_refuse(store->source, below.at, below.n, probe_step,
-	                                             &(struct step){ store->io, name }, err);
+	return r < 0 || !below.n
+	               ? r
+	               : sf_run_dir_refuse(store->source, below.at, below.n, probe_step,
+	                                   &(struct step){ store->io, store->opt, name }, err);
 }
 
 static void release(struct listing *l)
@@ -301,7 +303,7 @@ static int probe_step(void *arg, const char *path, struct sf_error *err)
 	const struct sf_format *best;
 	struct sf_store *store = NULL;
 	struct listing l = { 0 };
-	int r = sf_store_open(s->io, path, &store, err);
+	int r = sf_store_open(s->io, path, s->opt, &store, err);
 
 	if (r >= 0)
 		r = look(store, s->name, true, &l, &best, err);

@@ -44,7 +44,7 @@ int sf_session_store(struct sf_session *s, const struct sf_session_options *opt,
 	}
 	if (r >= 0) {
 		struct sf_session_watch *watch = sf_session_watch_begin(s->io, "opening", source);
-		r = sf_store_open(s->io, source, &s->store, err);
+		r = sf_store_open(s->io, source, &opt->store, &s->store, err);
 		if (r == -ENOTDIR)
 			r = sf_unread_source(source, err);
 		sf_session_watch_end(watch);
@@ -67,7 +67,7 @@ static void find_companions(struct sf_session *s, const char *source)
 		s->view.hf_files_found = s->hf_found;
 	if (!s->view.hf_files_found)
 		return;
-	if (sf_store_open(s->io, s->view.hf_files_found, &s->hf_store, &err) >= 0) {
+	if (sf_store_open(s->io, s->view.hf_files_found, &s->opt->store, &s->hf_store, &err) >= 0) {
 		s->view.hf_store = s->hf_store;
 		return;
 	}

@@ -18,8 +18,9 @@ struct sf_session_options {
 	bool guard;   /* sf_guard_install was called: by programs, never by the library */
 	int trace_fd; /* or -1 */
 
-	const char *source_format; /* NULL: it is found out */
-	bool complete;             /* refuse a damaged checkpoint */
+	struct sf_store_options store; /* of stores that are no directory */
+	const char *source_format;     /* NULL: it is found out */
+	bool complete;                 /* refuse a damaged checkpoint */
 	struct sf_view_options view;
 };
 void sf_session_options_init(struct sf_session_options *o);

@@ -7,6 +7,7 @@
 #include "base/deadline.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "store/http.h"
 #include "store/open_files.h"
 #include "store/open_room.h"
 #include "store/store.h"
@@ -89,6 +90,7 @@ void sf_io_release(struct sf_io *io)
 	 * keep us. */
 	sf_thread_pool_free(io->make);
 	sf_thread_pool_free(io->work);
+	sf_http_free(io->http); /* what ends there goes on in pool */
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
 	sf_deadlines_free(io->deadlines);
 	sf_budget_free(io->budget);
@@ -97,6 +99,7 @@ void sf_io_release(struct sf_io *io)
 	io->open_files = NULL;
 	io->open_room = NULL;
 	io->work = io->make = io->pool = NULL;
+	io->http = NULL;
 	io->budget = NULL;
 	io->deadlines = NULL;
 }

@@ -40,13 +40,19 @@ static size_t scheme_len(const char *s)
 	return n && strncmp(s + n, "://", 3) == 0 ? n : 0;
 }
 
-int sf_store_open(struct sf_io *io, const char *source, struct sf_store **ret, struct sf_error *err)
+int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                  struct sf_store **ret, struct sf_error *err)
 {
 	size_t scheme = scheme_len(source);
 	SF_FREE char *path = NULL;
+	int r;
 
-	if (!scheme)
-		return sf_store_file(io, source, source, ret, err);
+	if (!scheme) {
+		r = sf_store_file(io, source, source, ret, err);
+		if (r >= 0)
+			(*ret)->opt = opt;
+		return r;
+	}
 	if (scheme != 4 || strncasecmp(source, "file", 4) != 0)
 		return sf_fail(
 			err, -ENOTSUP,
@@ -66,7 +72,10 @@ int sf_store_open(struct sf_io *io, const char *source, struct sf_store **ret, s
 	if (!percent_decode(path))
 		return sf_fail(err, -EINVAL, "'%s': a %% is not followed by two hex digits",
 		               source);
-	return sf_store_file(io, path, path, ret, err);
+	r = sf_store_file(io, path, path, ret, err);
+	if (r >= 0)
+		(*ret)->opt = opt;
+	return r;
 }
 
 void sf_store_free(struct sf_store *s)

@@ -8,12 +8,14 @@
 #include "base/error.h"
 #include "base/budget.h"
 #include "base/log.h"
+#include "store/store_options.h"
 
 struct sf_source;
 struct sf_thread_pool;
 struct sf_open_files;
 struct sf_open_room;
 struct sf_deadlines;
+struct sf_http;
 
 /* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size
  * is beside it. */
@@ -66,6 +68,7 @@ struct sf_io {
 	_Atomic uint32_t readers; /* there have been: their numbers */
 	/* for what views make of objects: waits on pool, and for the budget */
 	struct sf_thread_pool *make;
+	struct sf_http *_Atomic http;   /* http.h; NULL: nothing was asked of a server yet */
 	struct sf_deadlines *deadlines; /* of reads that wait */
 	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */
@@ -114,16 +117,18 @@ struct sf_store {
 	const struct sf_store_ops *ops;
 	struct sf_io *io;
 	char *source; /* as shown: userinfo and query removed */
+	/* as it was opened, so that what is named relative to it is opened so too; NULL: none */
+	const struct sf_store_options *opt;
 };
 
 /*
  * sf_store_open - a store for SOURCE: a path or file:// (a directory). Relative paths are taken
  * now: the directory is held open, so mounting over it later is fine. s3:// gs:// http(s):// are
  * -ENOTSUP with a message in this version. Not a directory: -ENOTDIR, missing: -ENOENT, each with
- * the path in the message.
+ * the path in the message. @opt: NULL: nothing is given; else it lasts as long as the store.
  */
-int sf_store_open(struct sf_io *io, const char *source, struct sf_store **ret,
-                  struct sf_error *err);
+int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                  struct sf_store **ret, struct sf_error *err);
 void sf_store_free(struct sf_store *s); /* NULL is fine */
 /* 1 it is there as a plain file, 0 not, negative an error */
 int sf_store_exists(struct sf_store *s, const char *name, struct sf_error *err);

@@ -22,7 +22,7 @@ static void begin(const char *name)
 
 	ck_assert_int_eq(sf_io_init(&io, 2, NULL), 0);
 	plan = (struct sf_fault){ .fail_at = -1 };
-	ck_assert_msg(sf_store_open(&io, sf_test_data(path, name), &inner, &err) == 0, "%s",
+	ck_assert_msg(sf_store_open(&io, sf_test_data(path, name), NULL, &inner, &err) == 0, "%s",
 	              err.msg);
 	ck_assert_int_eq(sf_store_fault(inner, &plan, &store, NULL), 0);
 }

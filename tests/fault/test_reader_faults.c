@@ -379,7 +379,7 @@ START_TEST(a_changed_file_is_stale_and_never_mixed)
 	f.ntensors = 1;
 	fake_tensor(&f, 0, FAKE_RAW, shape, 1, SF_FLOAT32);
 	fake_write(&f, dir);
-	ck_assert_int_eq(sf_store_open(&io, dir, &store, NULL), 0);
+	ck_assert_int_eq(sf_store_open(&io, dir, NULL, &store, NULL), 0);
 	fake_finish(&f, store);
 	snprintf(path, sizeof(path), "%s/%s", dir,
 	         sf_place_file(f.ckpt, f.ckpt->tensor[0].place[0])->name);

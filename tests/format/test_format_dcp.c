@@ -32,7 +32,7 @@ static struct sf_ckpt *load_dir(const char *path)
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_ckpt *ckpt = NULL;
 	struct sf_store *store;
-	int r = sf_store_open(io(), path, &store, &err);
+	int r = sf_store_open(io(), path, NULL, &store, &err);
 
 	ck_assert_msg(r >= 0, "%s", err.msg);
 	r = sf_ckpt_load(store, NULL, &ckpt, &err);
@@ -184,7 +184,7 @@ static void case_readers(const char *dir)
 	char path[9000];
 
 	snprintf(path, sizeof(path), "%s/ckpt", dir);
-	ck_assert_int_ge(sf_store_open(io(), path, &store, NULL), 0);
+	ck_assert_int_ge(sf_store_open(io(), path, NULL, &store, NULL), 0);
 	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++) {
 		struct sf_buf a = { 0 }, b = { 0 };
 		struct dcp_meta m = { 0 };

@@ -14,7 +14,7 @@ START_TEST(any_range_of_negated_integers_is_a_part_of_the_whole)
 	uint8_t whole[512], part[512];
 
 	ck_assert_int_ge(
-		sf_store_open(load_io(), sf_test_data(path, "dcp/neg_ints/ckpt"), &store, &err), 0);
+		sf_store_open(load_io(), sf_test_data(path, "dcp/neg_ints/ckpt"), NULL, &store, &err), 0);
 	ck_assert_int_ge(sf_reader_new(ckpt, store, &r, &err), 0);
 	ck_assert_uint_ge(ckpt->ntensors, 6);
 	for (uint32_t t = 0; t < ckpt->ntensors; t++) {

@@ -48,7 +48,7 @@ static inline int load_data(const char *below, const struct sf_load_options *opt
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_store *store;
 	char path[4096];
-	int r = sf_store_open(load_io(), sf_test_data(path, below), &store, &err);
+	int r = sf_store_open(load_io(), sf_test_data(path, below), NULL, &store, &err);
 
 	ck_assert_msg(r >= 0, "%s", err.msg);
 	return load_store(store, opt, ret, msg);

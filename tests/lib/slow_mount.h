@@ -85,7 +85,7 @@ static inline int serve_slow(int ready_fd, unsigned timeout_ms, unsigned size_ti
 	s.io->timeout_ms = timeout_ms;
 	s.view.hf_files_found = slow_hf_files;
 	if (r >= 0 && slow_hf_files) {
-		r = sf_store_open(s.io, slow_hf_files, &s.hf_store, &err);
+		r = sf_store_open(s.io, slow_hf_files, NULL, &s.hf_store, &err);
 		s.view.hf_store = s.hf_store;
 	}
 	if (r >= 0)

@@ -171,7 +171,7 @@ START_TEST(random_boxes_come_to_their_places_and_nothing_beside_them)
 		fake_objects(&f);
 		if (_i == 1) {
 			fake_write(&f, dir);
-			ck_assert_int_eq(sf_store_open(&io, dir, &store, NULL), 0);
+			ck_assert_int_eq(sf_store_open(&io, dir, NULL, &store, NULL), 0);
 		} else {
 			ck_assert_int_eq(sf_store_mem(&io, f.object, FAKE_FILES, &store, NULL), 0);
 		}

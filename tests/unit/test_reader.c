@@ -168,7 +168,7 @@ static void open_store(struct fake *f, struct sf_io *io, int how, struct sf_faul
 	fake_objects(f);
 	if (how == 1 || how == 3) {
 		fake_write(f, dir);
-		ck_assert_int_eq(sf_store_open(io, dir, ret, NULL), 0);
+		ck_assert_int_eq(sf_store_open(io, dir, NULL, ret, NULL), 0);
 		return;
 	}
 	ck_assert_int_eq(sf_store_mem(io, f->object, FAKE_FILES, ret, NULL), 0);

@@ -76,7 +76,7 @@ START_TEST(two_readers_share_what_may_be_open)
 		fake_random(&h[i].f, h[i].seed);
 		fake_objects(&h[i].f);
 		fake_write(&h[i].f, h[i].dir);
-		ck_assert_int_eq(sf_store_open(&io, h[i].dir, &h[i].store, NULL), 0);
+		ck_assert_int_eq(sf_store_open(&io, h[i].dir, NULL, &h[i].store, NULL), 0);
 		fake_finish(&h[i].f, h[i].store);
 		ck_assert_int_eq(sf_reader_new(h[i].f.ckpt, h[i].store, &h[i].r, NULL), 0);
 	}

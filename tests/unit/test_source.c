@@ -35,7 +35,7 @@ static void begin(int how)
 	} else {
 		snprintf(path, sizeof(path), "%s/sf-source-XXXXXX", tmp ? tmp : "/tmp");
 		ck_assert_ptr_nonnull(mkdtemp(path));
-		ck_assert_int_eq(sf_store_open(&io, path, &store, NULL), 0);
+		ck_assert_int_eq(sf_store_open(&io, path, NULL, &store, NULL), 0);
 		strcat(path, "/x");
 		FILE *f = fopen(path, "w");
 		ck_assert_uint_eq(fwrite(bytes, 1, BYTES, f), BYTES);

@@ -37,7 +37,7 @@ static void begin(void)
 	snprintf(dir, sizeof(dir), "%s/sf-store-XXXXXX", tmp ? tmp : "/tmp");
 	ck_assert_ptr_nonnull(mkdtemp(dir));
 	ck_assert_int_eq(sf_io_init(&io, 2, NULL), 0);
-	ck_assert_int_eq(sf_store_open(&io, dir, &store, NULL), 0);
+	ck_assert_int_eq(sf_store_open(&io, dir, NULL, &store, NULL), 0);
 }
 
 static void end(void)
@@ -69,7 +69,7 @@ START_TEST(sources_that_are_no_directory_are_refused_with_their_name)
 	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++) {
 		struct sf_error err = SF_ERROR_INIT;
 		struct sf_store *s;
-		ck_assert_int_eq(sf_store_open(&io, bad[i].source, &s, &err), bad[i].r);
+		ck_assert_int_eq(sf_store_open(&io, bad[i].source, NULL, &s, &err), bad[i].r);
 		ck_assert_msg(strstr(err.msg, bad[i].word) != NULL, "%s", err.msg);
 	}
 	end();
@@ -88,7 +88,7 @@ START_TEST(a_file_url_is_its_decoded_path)
 	put("a b%c/x", "1");
 	for (size_t i = 0; i < SF_ARRAY_LEN(begins); i++) {
 		snprintf(url, sizeof(url), "%s%s/a%%20b%%25c", begins[i], dir);
-		ck_assert_int_eq(sf_store_open(&io, url, &s, NULL), 0);
+		ck_assert_int_eq(sf_store_open(&io, url, NULL, &s, NULL), 0);
 		ck_assert_int_eq(sf_store_exists(s, "x", NULL), 1);
 		ck_assert_int_eq(sf_store_exists(s, "y", NULL), 0);
 		sf_store_free(s);
@@ -306,7 +306,7 @@ START_TEST(the_directory_is_held_open)
 	begin();
 	put("x", "1");
 	ck_assert_int_eq(chdir(dir), 0);
-	ck_assert_int_eq(sf_store_open(&io, ".", &s, NULL), 0);
+	ck_assert_int_eq(sf_store_open(&io, ".", NULL, &s, NULL), 0);
 	ck_assert_int_eq(fchdir(back), 0);
 	close(back);
 	ck_assert_int_eq(sf_store_exists(s, "x", NULL), 1);

@@ -361,7 +361,7 @@ static void hf_files(struct vw *w, const char *dir)
 	sf_store_free(w->opt.hf_store);
 	w->opt.hf_store = NULL;
 	w->opt.hf_files_found = dir;
-	if (sf_store_open(&w->io, dir, &w->opt.hf_store, &why) < 0) {
+	if (sf_store_open(&w->io, dir, NULL, &w->opt.hf_store, &why) < 0) {
 		snprintf(text, sizeof(text), "%s", why.msg);
 		w->opt.hf_why = text;
 	}
