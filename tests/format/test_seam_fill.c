@@ -2,6 +2,7 @@
 
 #include "seam_world.h"
 #include "tests/lib/sf_fake_ckpt.h"
+#include "tool/claims.h"
 
 #define TEXTS(...) ((const char *const[]){ __VA_ARGS__, NULL })
 
@@ -166,6 +167,25 @@ START_TEST(a_filled_chunk_is_no_damage_and_a_missing_item_is)
 }
 END_TEST
 
+/* What an export asks before it makes room: chunks without an item claim nothing of any file. */
+START_TEST(what_a_filled_tensor_claims_is_there)
+{
+	static const char *const whole[] = { "whole", "wide", "zeros", "bytes", "mixed" };
+	struct sf_error err = SF_ERROR_INIT;
+	struct seam w = { 0 };
+
+	open_world(&w);
+	for (size_t i = 0; i < sizeof(whole) / sizeof(*whole); i++) {
+		uint32_t e = seam_entry(&w, whole[i]);
+		ck_assert_int_eq(sf_claims_check(&w.s, &e, 1, &err), 0);
+	}
+	uint32_t e = seam_entry(&w, "missing");
+	ck_assert_int_eq(sf_claims_check(&w.s, &e, 1, &err), -EBADMSG);
+	ck_assert_msg(strstr(err.msg, "'missing'") != NULL, "%s", err.msg);
+	seam_close(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("seam_fill");
@@ -174,6 +194,7 @@ int main(void)
 	tcase_add_test(tc, a_chunk_without_an_item_is_full_of_the_fill_value);
 	tcase_add_test(tc, a_box_of_it_comes_to_its_places_when_others_are_waited_for);
 	tcase_add_test(tc, a_filled_chunk_is_no_damage_and_a_missing_item_is);
+	tcase_add_test(tc, what_a_filled_tensor_claims_is_there);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }

@@ -149,7 +149,12 @@ static int write_all(struct open *o, struct sf_out_file *f, size_t n, unsigned t
 	struct sf_write_options w = { .threads = threads,
 		                      .force = force,
 		                      .progress = &o->progress };
+	uint64_t size = 0;
 	int r = sf_write_files(&o->s, f, n, &w, done, o, err);
+	for (size_t i = 0; i < n; i++)
+		size += f[i].size;
+	if (r >= 0)
+		ck_assert_uint_eq(o->progress.total, size);
 	for (size_t i = 0; i < n; i++) {
 		ck_assert_ptr_null(f[i].file);
 		free(f[i].path);
@@ -360,33 +365,43 @@ START_TEST(a_set_replaces_what_it_was_told_to)
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_out_file f[2];
 	struct open o;
-	char first[128], last[128];
+	char first[128], last[128], below[128];
 
 	open_data(&o, "dcp/fsdp4/ckpt");
 	snprintf(first, sizeof(first), "%s/first", o.dir);
 	snprintf(last, sizeof(last), "%s/last", o.dir);
-	char *before[] = { first, first }, *after[] = { last };
+	snprintf(below, sizeof(below), "%s/d", o.dir);
+	ck_assert_int_eq(mkdir(below, 0700), 0);
+	snprintf(below, sizeof(below), "%s/d/last", o.dir);
+	/* on the heap, so that the sanitizer sees whoever looks beside them */
+	char *before[] = { first, first }, **after = calloc(3, sizeof(*after));
+	ck_assert_ptr_nonnull(after);
+	after[0] = after[1] = last;
+	after[2] = below;
 	struct sf_write_options w = { .threads = 2,
 		                      .force = true,
 		                      .set = true,
 		                      .before = before,
 		                      .nbefore = 2,
 		                      .after = after,
-		                      .nafter = 1,
+		                      .nafter = 3,
 		                      .progress = &o.progress };
 	for (int good = 0; good < 2; good++) {
 		touch(&o, "first");
 		touch(&o, "last");
+		touch(&o, "d/last");
 		f[0] = out_made(&o, 10, "a");
 		f[1] = out_made(&o, good ? 10 : 11, "b");
 		ck_assert_int_eq(sf_write_files(&o.s, f, 2, &w, done, &o, &err),
 		                 good ? 0 : -EBADMSG);
 		ck_assert_uint_eq(count_names(o.dir, "first") + count_names(o.dir, "last"),
 		                  good ? 0 : 2);
+		ck_assert_int_eq(access(below, F_OK), good ? -1 : 0);
 		ck_assert_uint_eq(o.done, good ? 2 : 0);
 		free(f[0].path);
 		free(f[1].path);
 	}
+	free(after);
 	close_data(&o);
 }
 END_TEST
