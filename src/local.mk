@@ -34,6 +34,7 @@ SF_SOURCES_STORE = \
 	%D%/store/io.c \
 	%D%/store/open_files.c \
 	%D%/store/open_room.c \
+	%D%/store/s3_sign.c \
 	%D%/store/source.c \
 	%D%/store/source_file.c \
 	%D%/store/source_wait.c \

@@ -68,6 +68,7 @@ TESTS_UNIT = \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
 	%D%/unit/test_sessions \
+	%D%/unit/test_s3_sign \
 	%D%/unit/test_sha256 \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
@@ -267,7 +268,7 @@ check_PROGRAMS += %D%/tool_fuzz_pack
 %C%_tool_fuzz_pack_SOURCES = %D%/tool_fuzz_pack.c %D%/fuzz/fz_files.c %D%/fuzz/fz_files.h
 
 # What interop tests in Python drive: values written again, an archive written by us.
-check_PROGRAMS += %D%/tool_repickle %D%/tool_write_pt %D%/tool_write_st
+check_PROGRAMS += %D%/tool_repickle %D%/tool_s3_sign %D%/tool_write_pt %D%/tool_write_st
 
 TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-headers.sh contrib/check-library.sh
 TEST_EXTENSIONS = .sh
