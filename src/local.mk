@@ -34,12 +34,15 @@ SF_SOURCES_STORE = \
 	%D%/store/io.c \
 	%D%/store/open_files.c \
 	%D%/store/open_room.c \
+	%D%/store/s3_error.c \
+	%D%/store/s3_list.c \
 	%D%/store/s3_sign.c \
 	%D%/store/source.c \
 	%D%/store/source_file.c \
 	%D%/store/source_wait.c \
 	%D%/store/store.c \
-	%D%/store/store_file.c
+	%D%/store/store_file.c \
+	%D%/store/xml.c
 
 SF_SOURCES_PARSE = \
 	%D%/parse/codec.c \

@@ -68,6 +68,7 @@ TESTS_UNIT = \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
 	%D%/unit/test_sessions \
+	%D%/unit/test_s3_list \
 	%D%/unit/test_s3_sign \
 	%D%/unit/test_sha256 \
 	%D%/unit/test_shared_limits \
@@ -101,6 +102,7 @@ TESTS_UNIT = \
 	%D%/unit/test_write_file \
 	%D%/unit/test_write_interrupt \
 	%D%/unit/test_write_parts \
+	%D%/unit/test_xml \
 	%D%/unit/test_zip_read \
 	%D%/unit/test_zip_write \
 	%D%/unit/test_zstd
@@ -199,6 +201,7 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_json \
 	%D%/fuzz/fuzz_options \
 	%D%/fuzz/fuzz_pickle \
+	%D%/fuzz/fuzz_s3_list \
 	%D%/fuzz/fuzz_safetensors \
 	%D%/fuzz/fuzz_torch_archive \
 	%D%/fuzz/fuzz_torch_item \
@@ -260,6 +263,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz_pickle.c $(fuzz_mutate) $(fuzz_main)
 %C%_fuzz_fuzz_pickle_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_s3_list_SOURCES = %D%/fuzz/fuzz_s3_list.c $(fuzz_main)
+%C%_fuzz_fuzz_s3_list_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz_json.c $(fuzz_main)
 %C%_fuzz_fuzz_json_LDFLAGS = $(fuzz_ldflags)
 

@@ -1,0 +1,361 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/vec.h"
+#include "store/s3_list.h"
+#include "store/s3_sign.h"
+#include "store/xml.h"
+
+#define CODED_MAX (3 * SF_S3_KEY_MAX) /* bytes of a key in a page, coded */
+#define TOKEN_MAX 8192                /* bytes of a token; Amazon's have about 100 */
+
+void sf_s3_pager_release(struct sf_s3_pager *p)
+{
+	free(p->token);
+	free(p->seen);
+	p->token = NULL;
+	p->seen = NULL;
+	p->nseen = p->seen_cap = 0;
+}
+
+void sf_s3_pager_query(const struct sf_s3_pager *p, struct sf_buf *to)
+{
+	char max[16];
+	const struct sf_s3_param param[] = {
+		{ "list-type", "2" },
+		{ "encoding-type", "url" },
+		{ "prefix", p->prefix },
+		{ "delimiter", p->delimiter },
+		{ "max-keys", p->max_keys ? max : NULL },
+		{ "continuation-token", p->token },
+	};
+
+	snprintf(max, sizeof(max), "%u", p->max_keys);
+	sf_s3_query(to, param, SF_ARRAY_LEN(param));
+}
+
+bool sf_s3_time(const char *text, int64_t *ret_ns)
+{
+	static const char form[] = "dddd-dd-ddTdd:dd:dd";
+	struct tm tm = { 0 };
+	int64_t ns = 0, unit = 100000000;
+
+	for (size_t i = 0; i < sizeof(form) - 1; i++)
+		if (form[i] == 'd' ? text[i] < '0' || text[i] > '9' : text[i] != form[i])
+			return false;
+	if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+	           &tm.tm_hour, &tm.tm_min, &tm.tm_sec) != 6 ||
+	    tm.tm_year < 1970 || tm.tm_year > 2200 || tm.tm_mon < 1 || tm.tm_mon > 12 ||
+	    tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 ||
+	    tm.tm_sec > 60)
+		return false;
+	text += sizeof(form) - 1;
+	if (*text == '.')
+		for (text++; *text >= '0' && *text <= '9'; text++, unit /= 10)
+			ns += (*text - '0') * unit;
+	if (strcmp(text, "Z") != 0 && strcmp(text, "+00:00") != 0 && strcmp(text, "+0000") != 0)
+		return false;
+	tm.tm_year -= 1900;
+	tm.tm_mon--;
+	*ret_ns = (int64_t)timegm(&tm) * 1000000000 + ns;
+	return true;
+}
+
+static int hex_digit(uint8_t c)
+{
+	return c >= '0' && c <= '9'   ? c - '0'
+	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
+	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
+	                              : -1;
+}
+
+/* encoding-type=url, in place: '+' is a space. False: no such text. */
+static bool url_decode(struct sf_buf *b)
+{
+	size_t to = 0;
+
+	for (size_t i = 0; i < b->len; i++) {
+		uint8_t c = b->at[i];
+
+		if (c == '%') {
+			int high = i + 2 < b->len ? hex_digit(b->at[i + 1]) : -1;
+			int low = high < 0 ? -1 : hex_digit(b->at[i + 2]);
+			if (low < 0)
+				return false;
+			c = (uint8_t)(high << 4 | low);
+			i += 2;
+		}
+		b->at[to++] = b->at[i] == '+' && c == '+' ? ' ' : c;
+	}
+	b->len = to;
+	return true;
+}
+
+static bool take_u64(const char *s, uint64_t *ret)
+{
+	uint64_t v = 0;
+
+	if (!*s)
+		return false;
+	for (; *s >= '0' && *s <= '9'; s++)
+		if (!sf_mul(v, 10, &v) || !sf_add(v, (uint64_t)(*s - '0'), &v))
+			return false;
+	*ret = v;
+	return !*s;
+}
+
+/* A page, which is gone over twice: for what it says of itself (how keys are coded may stand behind
+ * them), then for what it lists. */
+struct page {
+	struct sf_s3_pager *pager;
+	int (*each)(void *arg, const struct sf_s3_entry *e);
+	void *arg;
+	struct sf_error *err;
+	bool listing; /* the second time */
+	bool url_coded, truncated, object_seen;
+	char *token;
+	struct sf_buf key, text;
+};
+
+/* Was there a page like this, by its token or the key of its first object? Not by a prefix, which
+ * some servers tell on each page that has a key below it. */
+static int not_again(struct page *p, const char *what, const char *s)
+{
+	struct sf_s3_pager *pager = p->pager;
+	uint64_t h = sf_hash(s, strlen(s)) ^ (uint8_t)*what;
+
+	for (size_t i = 0; i < pager->nseen; i++)
+		if (pager->seen[i] == h)
+			return sf_fail(
+				p->err, -EBADMSG,
+				"listing: the server goes in a circle: %s '%.200s' was there "
+				"before (page %u)",
+				what, s, pager->pages);
+	if (pager->nseen == pager->seen_cap &&
+	    sf_vec_grow((void **)&pager->seen, &pager->seen_cap, pager->nseen + 1,
+	                sizeof(*pager->seen)) < 0)
+		return sf_fail(p->err, -ENOMEM, "listing: no memory");
+	pager->seen[pager->nseen++] = h;
+	return 0;
+}
+
+/* Its text is in p->text: is that a key that was asked for? Into p->key. */
+static int take_key(struct page *p)
+{
+	const char *prefix = p->pager->prefix;
+	size_t n = strlen(prefix);
+
+	sf_buf_reset(&p->key);
+	sf_buf_add(&p->key, p->text.at, p->text.len);
+	if (sf_buf_check(&p->key) < 0)
+		return sf_fail(p->err, sf_buf_check(&p->key), "listing: no memory for a key");
+	if (p->url_coded && !url_decode(&p->key))
+		return sf_fail(p->err, -EBADMSG,
+		               "listing: a key is not coded as it should be: '%.100s'",
+		               sf_buf_cstr(&p->text));
+	if (!p->key.len || p->key.len > SF_S3_KEY_MAX || memchr(p->key.at, '\0', p->key.len))
+		return sf_fail(p->err, -EBADMSG,
+		               "listing: a key of %zu bytes (1 to %d are right), or with a NUL",
+		               p->key.len, SF_S3_KEY_MAX);
+	if (p->key.len < n || memcmp(p->key.at, prefix, n) != 0)
+		return sf_fail(
+			p->err, -EBADMSG,
+			"listing: key '%.200s' does not begin with '%.200s', which was asked for",
+			sf_buf_cstr(&p->key), prefix);
+	return 0;
+}
+
+static int told(struct page *p, struct sf_s3_entry *e)
+{
+	int r = 0;
+
+	e->key = sf_buf_cstr(&p->key);
+	e->key_len = p->key.len;
+	if (!e->is_prefix && !p->object_seen) {
+		p->object_seen = true;
+		r = not_again(p, "key", e->key);
+	}
+	p->pager->entries++;
+	return r < 0 ? r : p->each(p->arg, e);
+}
+
+/* <Contents> */
+static int take_object(struct page *p, struct sf_xml *x)
+{
+	struct sf_s3_entry e = { .size = UINT64_MAX };
+	char etag[256] = "";
+	bool has_key = false;
+	int r = 0;
+
+	while (r >= 0 && (r = sf_xml_next(x, p->err)) != SF_XML_CLOSE) {
+		if (r != SF_XML_OPEN)
+			continue;
+		bool is_key = sf_xml_is(x, "Key"), is_size = sf_xml_is(x, "Size"),
+		     is_etag = sf_xml_is(x, "ETag"), is_time = sf_xml_is(x, "LastModified");
+		if (!is_key && !is_size && !is_etag && !is_time) {
+			r = sf_xml_skip(x, p->err);
+			continue;
+		}
+		r = sf_xml_text(x, &p->text, p->err);
+		if (r < 0)
+			break;
+		if (is_key) {
+			r = take_key(p);
+			has_key = true;
+		} else if (is_size && !take_u64(sf_buf_cstr(&p->text), &e.size)) {
+			r = sf_fail(p->err, -EBADMSG, "listing: '%.40s' is no size",
+			            sf_buf_cstr(&p->text));
+		} else if (is_etag && p->text.len) {
+			const char *t = sf_buf_cstr(&p->text);
+			const char *quote = strchr(t, '"') ? "" : "\"";
+			if ((size_t)snprintf(etag, sizeof(etag), "%s%s%s", quote, t, quote) >=
+			    sizeof(etag))
+				r = sf_fail(p->err, -EBADMSG, "listing: an ETag of %zu bytes",
+				            p->text.len);
+			for (const char *c = etag; r == 0 && *c; c++)
+				if ((uint8_t)*c <= ' ' || *c == 0x7f)
+					r = sf_fail(p->err, -EBADMSG,
+					            "listing: an ETag with a blank or control "
+					            "character");
+		} else if (is_time && !sf_s3_time(sf_buf_cstr(&p->text), &e.mtime_ns)) {
+			e.mtime_ns = 0; /* only shown */
+		}
+	}
+	if (r < 0)
+		return r;
+	if (!has_key || e.size == UINT64_MAX)
+		return sf_fail(p->err, -EBADMSG, "listing: an object without its %s",
+		               has_key ? "size" : "key");
+	e.etag = *etag ? etag : NULL;
+	return told(p, &e);
+}
+
+/* <CommonPrefixes> */
+static int take_prefix(struct page *p, struct sf_xml *x)
+{
+	int r = 0;
+
+	while (r >= 0 && (r = sf_xml_next(x, p->err)) != SF_XML_CLOSE) {
+		if (r != SF_XML_OPEN)
+			continue;
+		if (!sf_xml_is(x, "Prefix")) {
+			r = sf_xml_skip(x, p->err);
+			continue;
+		}
+		struct sf_s3_entry e = { .is_prefix = true };
+		r = sf_xml_text(x, &p->text, p->err);
+		r = r < 0 ? r : take_key(p);
+		r = r < 0 ? r : told(p, &e);
+	}
+	return r < 0 ? r : 0;
+}
+
+/* What a page says of itself. */
+static int take_word(struct page *p, struct sf_xml *x)
+{
+	bool is_truncated = sf_xml_is(x, "IsTruncated"), is_coding = sf_xml_is(x, "EncodingType"),
+	     is_token = sf_xml_is(x, "NextContinuationToken");
+	const char *t;
+	int r;
+
+	if (p->listing || (!is_truncated && !is_coding && !is_token))
+		return sf_xml_skip(x, p->err);
+	r = sf_xml_text(x, &p->text, p->err);
+	if (r < 0)
+		return r;
+	t = sf_buf_cstr(&p->text);
+	if (is_truncated) {
+		p->truncated = strcmp(t, "true") == 0;
+		if (!p->truncated && strcmp(t, "false") != 0)
+			return sf_fail(p->err, -EBADMSG, "listing: IsTruncated is '%.40s'", t);
+	} else if (is_coding) {
+		p->url_coded = strcmp(t, "url") == 0;
+		if (!p->url_coded && *t)
+			return sf_fail(p->err, -EBADMSG, "listing: keys are coded as '%.40s'", t);
+	} else if (p->text.len > TOKEN_MAX || strlen(t) != p->text.len) {
+		return sf_fail(p->err, -EBADMSG, "listing: a token of %zu bytes, or with a NUL",
+		               p->text.len);
+	} else if (*t) {
+		free(p->token);
+		p->token = strdup(t);
+		if (!p->token)
+			return sf_fail(p->err, -ENOMEM, "listing: no memory");
+	}
+	return 0;
+}
+
+static int no_list(const char *doc, size_t len, struct sf_error *err)
+{
+	struct sf_s3_error e;
+
+	if (sf_s3_error_parse(doc, len, &e))
+		return sf_fail(err, -EIO, "%s: %s%s%s", e.code, e.message,
+		               *e.request_id ? ", request " : "", e.request_id);
+	return sf_fail(err, -EBADMSG, "the answer is no listing of S3");
+}
+
+/* Once over the document. */
+static int pass(struct page *p, const char *doc, size_t len)
+{
+	struct sf_xml x;
+	int r;
+
+	sf_xml_init(&x, doc, len);
+	r = sf_xml_next(&x, p->err);
+	if (r == SF_XML_OPEN && !sf_xml_is(&x, "ListBucketResult"))
+		r = no_list(doc, len, p->err);
+	while (r > 0 && (r = sf_xml_next(&x, p->err)) > 0) {
+		if (r != SF_XML_OPEN)
+			continue;
+		bool object = sf_xml_is(&x, "Contents"), prefix = sf_xml_is(&x, "CommonPrefixes");
+		if (p->listing && object)
+			r = take_object(p, &x);
+		else if (p->listing && prefix)
+			r = take_prefix(p, &x);
+		else
+			r = take_word(p, &x);
+		if (r == 0)
+			r = SF_XML_OPEN;
+	}
+	sf_xml_release(&x);
+	return r;
+}
+
+int sf_s3_pager_take(struct sf_s3_pager *pager, const char *doc, size_t len,
+                     int (*each)(void *arg, const struct sf_s3_entry *e), void *arg,
+                     struct sf_error *err)
+{
+	struct page p = {
+		.pager = pager,
+		.each = each,
+		.arg = arg,
+		.err = err,
+		.key.limit = CODED_MAX,
+		.text.limit = SF_MAX(CODED_MAX, TOKEN_MAX),
+	};
+	int r = pass(&p, doc, len);
+
+	if (r == 0 && ++pager->pages > SF_S3_PAGES_MAX)
+		r = sf_fail(err, -E2BIG, "listing: more than %d pages", SF_S3_PAGES_MAX);
+	if (r == 0 && p.truncated && !p.token)
+		r = sf_fail(err, -EBADMSG,
+		            "listing: page %u says that it is not the last and has no token of the "
+		            "next",
+		            pager->pages);
+	if (r == 0 && p.truncated)
+		r = not_again(&p, "token", p.token);
+	p.listing = true;
+	if (r == 0)
+		r = pass(&p, doc, len);
+	free(pager->token);
+	pager->token = r < 0 || !p.truncated ? NULL : SF_STEAL(p.token);
+	free(p.token);
+	sf_buf_release(&p.key);
+	sf_buf_release(&p.text);
+	return r < 0 ? r : pager->token != NULL;
+}
