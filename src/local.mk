@@ -111,6 +111,9 @@ SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_join.c \
 	%D%/format/dcp/dcp_lightning.c \
 	%D%/format/dcp/dcp_lower.c \
+	%D%/format/dcp/dcp_lower_form.c \
+	%D%/format/dcp/dcp_lower_names.c \
+	%D%/format/dcp/dcp_lower_places.c \
 	%D%/format/dcp/dcp_merge.c \
 	%D%/format/dcp/dcp_meta.c \
 	%D%/format/dcp/dcp_read.c \
