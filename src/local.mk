@@ -132,7 +132,10 @@ SF_SOURCES_FORMAT = \
 	%D%/format/format_unread.c \
 	%D%/format/run_dir.c \
 	%D%/format/safetensors/format_safetensors.c \
+	%D%/format/safetensors/safetensors_files.c \
 	%D%/format/safetensors/safetensors_head.c \
+	%D%/format/safetensors/safetensors_lower.c \
+	%D%/format/safetensors/safetensors_take.c \
 	%D%/format/torch_file.c
 
 SF_SOURCES_READ = \
