@@ -8,12 +8,12 @@
 #include "store/filter.h"
 #include "store/source_wait.h"
 
-/* A source whose first bytes are in memory. */
+/* A source of which some bytes are in memory. */
 struct begun {
 	struct sf_filter flt;
 	struct sf_waiting *w; /* what has them; NULL: */
 	uint8_t *own;
-	uint64_t len;
+	uint64_t off, len;
 };
 
 static int begun_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
@@ -23,9 +23,9 @@ static int begun_try(struct sf_source *src, uint64_t off, const struct iovec *io
 	struct sf_source *inner = b->flt.inner;
 	const uint8_t *from = b->w ? sf_waiting_bytes(b->w) : b->own;
 
-	if (off > b->len || len > b->len - off)
+	if (off < b->off || off - b->off > b->len || len > b->len - (off - b->off))
 		return inner->ops->try_read(inner, off, iov, niov, len, err);
-	from += off;
+	from += off - b->off;
 	for (int i = 0; i < niov; from += iov[i++].iov_len)
 		memcpy(iov[i].iov_base, from, iov[i].iov_len);
 	return 0;
@@ -54,7 +54,7 @@ static int begin(struct sf_store *store, struct sf_fetch_one *o, enum sf_fetch_k
 
 	if (r < 0)
 		return r;
-	iov.iov_len = SF_MIN(o->len, src->size);
+	iov.iov_len = SF_MIN(o->len, src->size - SF_MIN(o->off, src->size));
 	b = calloc(1, sizeof(*b));
 	if (!b)
 		return sf_fail(&o->err, -ENOMEM, "'%s': no memory", o->name);
@@ -62,17 +62,18 @@ static int begin(struct sf_store *store, struct sf_fetch_one *o, enum sf_fetch_k
 	*ret = b;
 	b->own = iov.iov_base = malloc(iov.iov_len ? iov.iov_len : 1);
 	r = !b->own       ? -ENOMEM
-	    : iov.iov_len ? src->ops->try_read(src, 0, &iov, 1, iov.iov_len, &o->err)
+	    : iov.iov_len ? src->ops->try_read(src, o->off, &iov, 1, iov.iov_len, &o->err)
 	                  : 0;
 	if (r == -EAGAIN) {
 		free(b->own);
 		b->own = NULL;
-		b->w = sf_waiting_begin(src, iov.iov_len, kind);
+		b->w = sf_waiting_begin(src, o->off, iov.iov_len, kind);
 		r = b->w ? 0 : -ENOMEM;
 	}
 	if (r == -ENOMEM && !o->err.msg[0])
 		sf_fail(&o->err, r, "'%s': no memory for %llu bytes", o->name,
 		        (unsigned long long)iov.iov_len);
+	b->off = o->off;
 	b->len = iov.iov_len;
 	return r;
 }

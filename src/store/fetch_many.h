@@ -1,4 +1,4 @@
-/* Many objects' first bytes, asked for side by side: what a load reads of every rank or file. */
+/* Bytes of many objects, asked for side by side: what a load reads of every rank or file. */
 #ifndef SF_STORE_FETCH_MANY_H
 #define SF_STORE_FETCH_MANY_H
 
@@ -7,16 +7,16 @@
 struct sf_fetch_one {
 	const char *name;
 	const struct sf_objinfo *want; /* as sf_store_ops.open's */
-	uint64_t len;                  /* bytes of its beginning; all of it if it has fewer */
+	uint64_t off, len;             /* bytes of it; those that it has, if it has fewer */
 	/* the result */
 	int r;                 /* 0, or what opening or reading said, with its message in err */
-	struct sf_source *src; /* r == 0: a reference. Its first bytes are in memory: reads of them
-	                          do not wait; all others go to the object */
+	struct sf_source *src; /* r == 0: a reference. Those bytes are in memory: reads of them do
+	                          not wait; all others go to the object */
 	struct sf_error err;
 };
 
 /*
- * sf_fetch_many - opens @n objects and fetches their beginnings, as many at once as the first
+ * sf_fetch_many - opens @n objects and fetches these bytes of them, as many at once as the first
  * source says (hints).
  *
  * One object's failure is no other's: each has its own. After the first -ETIMEDOUT nothing more is

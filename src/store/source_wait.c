@@ -120,9 +120,10 @@ static void begin(struct sf_waiting *w)
 		wake(&w->req, w->req.r);
 }
 
-struct sf_waiting *sf_waiting_begin(struct sf_source *src, uint64_t len, enum sf_fetch_kind kind)
+struct sf_waiting *sf_waiting_begin(struct sf_source *src, uint64_t off, uint64_t len,
+                                    enum sf_fetch_kind kind)
 {
-	struct sf_waiting *w = waiting_new(src, 0, NULL, len, kind);
+	struct sf_waiting *w = waiting_new(src, off, NULL, len, kind);
 
 	if (w) {
 		w->req.ahead = true;

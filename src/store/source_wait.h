@@ -5,8 +5,9 @@
 #include "store/source.h"
 
 struct sf_waiting;
-/* The first @len bytes of @src, asked for ahead, into memory of their own. NULL: no memory. */
-struct sf_waiting *sf_waiting_begin(struct sf_source *src, uint64_t len, enum sf_fetch_kind kind);
+/* Bytes of @src that it has, asked for ahead, into memory of their own. NULL: no memory. */
+struct sf_waiting *sf_waiting_begin(struct sf_source *src, uint64_t off, uint64_t len,
+                                    enum sf_fetch_kind kind);
 /* Waits for them, @timeout_ms at most, 0: as long as it takes. -ETIMEDOUT: the request is ended, or
  * left to itself where it cannot be. */
 int sf_waiting_end(struct sf_waiting *w, unsigned timeout_ms, struct sf_error *err);

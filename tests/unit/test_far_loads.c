@@ -161,13 +161,14 @@ END_TEST
 /* Each object has its own end: missing ones, another version, and those that answer. */
 START_TEST(one_failure_is_no_others)
 {
-	static const uint8_t bytes[1000] = { 1, 2, 3 };
+	static const uint8_t bytes[1000] = { 1, 2, 3, [989] = 4, 5, 6, 7, 8, 9 };
 	const struct sf_objinfo right = { .name = "a", .size = 1000 },
 				wrong = { .name = "b", .size = 7 };
 	struct sf_fetch_one f[4] = { { .name = "a", .want = &right, .len = 100 },
 		                     { .name = "b", .want = &wrong, .len = 100 },
 		                     { .name = "none", .len = 100 },
 		                     { .name = "c", .len = 5000 } };
+	struct sf_fetch_one some = { .name = "a", .off = 990, .len = 100 };
 	uint8_t got[1000];
 
 	add("a", bytes, 1000);
@@ -193,6 +194,18 @@ START_TEST(one_failure_is_no_others)
 	ck_assert_uint_eq(far.requests, 3);
 	ck_assert_uint_eq(io.counters.fetched_bytes[SF_FETCH_METADATA], 1200);
 	sf_fetch_many_release(f, 4);
+	/* not from the beginning on, and fewer than were asked for */
+	sf_far_forget(&far);
+	sf_fetch_many(store, &some, 1, SF_FETCH_METADATA);
+	ck_assert_int_eq(some.r, 0);
+	ck_assert_uint_eq(far.bytes, 10);
+	ck_assert_int_eq(sf_source_read(some.src, 992, got, 8, SF_FETCH_METADATA, NULL), 0);
+	ck_assert_mem_eq(got, bytes + 992, 8);
+	ck_assert_uint_eq(far.requests, 1);
+	ck_assert_int_eq(sf_source_read(some.src, 989, got, 8, SF_FETCH_METADATA, NULL), 0);
+	ck_assert_mem_eq(got, bytes + 989, 8);
+	ck_assert_uint_eq(far.requests, 2);
+	sf_fetch_many_release(&some, 1);
 	end();
 }
 END_TEST
