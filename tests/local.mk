@@ -112,6 +112,7 @@ TESTS_FORMAT = \
 	%D%/format/test_dcp_meta \
 	%D%/format/test_format_dcp \
 	%D%/format/test_composite \
+	%D%/format/test_far_looks \
 	%D%/format/test_negated \
 	%D%/format/test_roles \
 	%D%/format/test_seam_fill \

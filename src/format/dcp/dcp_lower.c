@@ -20,7 +20,6 @@ static int item_place(struct dcp_lowering *l, const struct dcp_item *item, uint6
                       uint32_t *ret, uint64_t *ret_off)
 {
 	struct dcp_lower_place *p = &l->place[item->place];
-	uint32_t transform = l->m->place.at[item->place].transform;
 	int r;
 
 	*ret = p->torch;
@@ -29,16 +28,16 @@ static int item_place(struct dcp_lowering *l, const struct dcp_item *item, uint6
 		*ret = SF_NONE;
 		return 0;
 	}
-	if (item->len != payload || (transform != DCP_PLAIN && transform != DCP_ZSTD))
+	if (item->len != payload || !dcp_lower_may_be_blob(l, item->place))
 		return 0;
 	if (p->form == DCP_FORM_UNKNOWN && payload) {
-		r = dcp_lower_form(l, item->place, item->off);
+		r = dcp_lower_forms(l);
 		if (r < 0)
 			return r;
 	}
 	if (p->form != DCP_FORM_SAFETENSORS)
 		return 0;
-	if (transform == DCP_ZSTD)
+	if (l->m->place.at[item->place].transform == DCP_ZSTD)
 		*ret_off = p->blob_off;
 	if (p->blob == SF_NONE) {
 		r = dcp_lower_file(l, item->place);
@@ -51,74 +50,90 @@ static int item_place(struct dcp_lowering *l, const struct dcp_item *item, uint6
 	return 0;
 }
 
+/* A tensor whose chunks are being lowered. */
+struct lowered {
+	uint32_t index;      /* the builder's */
+	uint32_t n, taken;   /* chunks so far, and those of them that the builder has */
+	uint32_t last_place; /* of the item before, at last_off */
+	uint64_t last_off;
+	uint32_t unsafe; /* a chunk whose item lies under a refused name */
+	bool told;       /* of one that is not inside the tensor */
+	bool in_blob;
+};
+
+/* Chunk s->taken - 1 has an item, of @payload bytes. */
+static int lower_item(struct dcp_lowering *l, struct lowered *s, const struct dcp_item *item,
+                      uint64_t payload)
+{
+	uint32_t place;
+	uint64_t off;
+	bool blob;
+	int r = item_place(l, item, payload, &place, &off);
+
+	if (r < 0)
+		return r;
+	if (place == SF_NONE)
+		s->unsafe = s->n;
+	else
+		sf_ckpt_builder_set_item(l->b, s->index, s->taken - 1, place, off, item->len);
+	blob = place != SF_NONE && place == l->place[item->place].blob;
+	/* One name in one blob: several chunks of a rank overwrote each other when it was saved. */
+	if (blob && payload && place == s->last_place && off == s->last_off)
+		r = sf_ckpt_builder_warn(l->b, (const char *)l->name.at, "overwritten",
+		                         "chunks %u and %u of one rank share one place in its "
+		                         "safetensors data: only the last was kept",
+		                         s->n - 1, s->n);
+	s->last_place = place;
+	s->last_off = off;
+	s->in_blob |= blob;
+	return r;
+}
+
+static int lower_chunk(struct dcp_lowering *l, struct lowered *s, const struct dcp_tensor *t,
+                       const struct dcp_run *run, uint32_t i)
+{
+	const struct dcp_item *item = &l->m->item.at[run->chunk0 + i];
+	struct dcp_lower_box box;
+	bool told = s->told;
+	int r;
+
+	dcp_lower_box(l->m, t, run, i, &box);
+	if (!box.inside) { /* it costs this tensor: what it would fill is a hole */
+		s->told = true;
+		return told ? 0
+		            : sf_ckpt_builder_warn(
+				      l->b, (const char *)l->name.at, "chunk-outside",
+				      "chunk %u extends beyond the tensor: it is not read", s->n);
+	}
+	s->taken++;
+	r = sf_ckpt_builder_chunk(l->b, box.origin, box.extent, l->err);
+	if (r < 0 || item->place == DCP_NONE || !box.fits)
+		return r;
+	return lower_item(l, s, item, box.payload);
+}
+
 static int lower_tensor(struct dcp_lowering *l, const struct dcp_tensor *t)
 {
 	const struct dcp_meta *m = l->m;
-	uint64_t box[2][SF_DIMS_MAX], elem = sf_dtype_info((enum sf_dtype)t->dtype)->bytes;
 	const uint64_t *shape = t->ndim ? m->dims.at + t->shape0 : NULL;
-	uint32_t index, n = 0, taken = 0, place, last_place = SF_NONE, unsafe = SF_NONE;
-	uint64_t last_off = 0, off;
 	const size_t front = l->src->prefix ? strlen(l->src->prefix) + 1 : 0;
-	bool told = false, in_blob = false;
+	struct lowered s = { .last_place = SF_NONE, .unsafe = SF_NONE };
 	int r = sf_ckpt_builder_tensor(l->b, (const char *)l->name.at, l->name.len,
-	                               (enum sf_dtype)t->dtype, shape, t->ndim, &index, l->err);
+	                               (enum sf_dtype)t->dtype, shape, t->ndim, &s.index, l->err);
 
 	for (uint32_t k = 0; r >= 0 && k < t->nruns; k++) {
 		const struct dcp_run *run = &m->run.at[t->run0 + k];
-		for (uint32_t i = 0; r >= 0 && i < run->count; i++, n++) {
-			const struct dcp_item *item = &m->item.at[run->chunk0 + i];
-			uint64_t payload = elem;
-			bool fits = true, inside = true;
-			for (unsigned d = 0; d < t->ndim; d++) {
-				box[0][d] = dcp_coord(m, run, i, d);
-				box[1][d] = dcp_coord(m, run, i, t->ndim + d);
-				fits = fits && sf_mul(payload, box[1][d], &payload);
-				inside = inside && box[0][d] <= shape[d] &&
-				         box[1][d] <= shape[d] - box[0][d];
-			}
-			if (!inside) { /* it costs this tensor: what it would fill is a hole */
-				if (!told)
-					r = sf_ckpt_builder_warn(l->b, (const char *)l->name.at,
-					                         "chunk-outside",
-					                         "chunk %u extends beyond the "
-					                         "tensor: it is not read",
-					                         n);
-				told = true;
-				continue;
-			}
-			taken++;
-			r = sf_ckpt_builder_chunk(l->b, box[0], box[1], l->err);
-			if (r < 0 || item->place == DCP_NONE || !fits)
-				continue;
-			r = item_place(l, item, payload, &place, &off);
-			if (r < 0)
-				break;
-			if (place == SF_NONE)
-				unsafe = n;
-			else
-				sf_ckpt_builder_set_item(l->b, index, taken - 1, place, off,
-				                         item->len);
-			/* One name in one blob: several chunks of a rank overwrote each other when
-			 * it was saved. */
-			if (place != SF_NONE && place == l->place[item->place].blob && payload &&
-			    place == last_place && off == last_off)
-				r = sf_ckpt_builder_warn(
-					l->b, (const char *)l->name.at, "overwritten",
-					"chunks %u and %u of one rank share one place in its "
-					"safetensors data: only the last was kept",
-					n - 1, n);
-			last_place = place;
-			last_off = off;
-			in_blob |= place != SF_NONE && place == l->place[item->place].blob;
-		}
+		for (uint32_t i = 0; r >= 0 && i < run->count; i++, s.n++)
+			r = lower_chunk(l, &s, t, run, i);
 	}
 	/* the child's writer knew nothing of the name that was put in front */
-	if (r >= 0 && in_blob && front)
-		r = sf_ckpt_builder_stored_name(l->b, index, (const char *)l->name.at + front,
+	if (r >= 0 && s.in_blob && front)
+		r = sf_ckpt_builder_stored_name(l->b, s.index, (const char *)l->name.at + front,
 		                                l->name.len - front, l->err);
-	if (r >= 0 && unsafe != SF_NONE)
+	if (r >= 0 && s.unsafe != SF_NONE)
 		r = sf_ckpt_builder_warn(l->b, (const char *)l->name.at, "unsafe-name",
-		                         "the item of chunk %u lies under a refused name", unsafe);
+		                         "the item of chunk %u lies under a refused name",
+		                         s.unsafe);
 	return r;
 }
 
@@ -127,7 +142,7 @@ static int lower_instance(struct dcp_lowering *l, const struct dcp_tensor *t,
                           const struct dcp_run *run, uint32_t i, const char *class)
 {
 	const struct dcp_item *item = &l->m->item.at[run->chunk0 + i];
-	uint64_t shape[SF_DIMS_MAX], off;
+	uint64_t shape[SF_DIMS_MAX];
 	uint32_t object, place = SF_NONE;
 	int r = sf_ckpt_builder_object(l->b, (const char *)l->name.at, l->name.len, &object,
 	                               l->err);
@@ -138,9 +153,8 @@ static int lower_instance(struct dcp_lowering *l, const struct dcp_tensor *t,
 		r = sf_ckpt_builder_set_subclass(l->b, object, class, (enum sf_dtype)t->dtype,
 		                                 shape, t->ndim);
 	if (r >= 0 && item->place != DCP_NONE)
-		r = item_place(l, item, UINT64_MAX, &place,
-		               &off); /* an archive, whatever its length */
-	if (r >= 0 && place != SF_NONE)
+		place = l->place[item->place].torch; /* an archive, whatever its length */
+	if (r >= 0 && place != SF_NONE && place != DCP_PLACE_UNSAFE)
 		sf_ckpt_builder_set_object(l->b, object, place, item->off, item->len);
 	return r;
 }
@@ -189,11 +203,6 @@ static int lower_subclass(struct dcp_lowering *l, const struct dcp_tensor *t, co
 	return r;
 }
 
-static const char *class_of(const struct dcp_lowering *l, const struct dcp_key *key)
-{
-	return l->class && key->tensor != DCP_NONE ? l->class[key->tensor] : NULL;
-}
-
 static int lower_keys(struct dcp_lowering *l)
 {
 	const struct dcp_meta *m = l->m;
@@ -205,8 +214,8 @@ static int lower_keys(struct dcp_lowering *l)
 		r = dcp_lower_name(l, key->name);
 		if (r < 0)
 			break;
-		if (class_of(l, key))
-			r = lower_subclass(l, &m->tensor.at[key->tensor], class_of(l, key));
+		if (dcp_lower_class(l, key))
+			r = lower_subclass(l, &m->tensor.at[key->tensor], dcp_lower_class(l, key));
 		else if (key->tensor != DCP_NONE)
 			r = lower_tensor(l, &m->tensor.at[key->tensor]);
 		else

@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/mem.h"
 #include "format/dcp/dcp_lower.h"
 #include "format/dcp/dcp_subclass.h"
 
@@ -58,8 +59,45 @@ int dcp_lower_make_place(struct dcp_lowering *l, uint32_t i, enum sf_item_form f
 int dcp_lower_places(struct dcp_lowering *l);
 
 /* dcp_lower_form.c */
-/* Sets l->place[@i].form, and blob_off: by a look at the item at @off of m->place[@i], which is as
- * long as its payload. */
-int dcp_lower_form(struct dcp_lowering *l, uint32_t i, uint64_t off);
+/* Sets form, and blob_off, of every l->place[], by a look into those files that have an item as long
+ * as its payload. Cost: a pass over the chunks; round trips as sf_fetch_many's. */
+int dcp_lower_forms(struct dcp_lowering *l);
+
+/* What an item of m->place[@i] may be when it is as long as its payload; others are torch's. */
+static inline bool dcp_lower_may_be_blob(const struct dcp_lowering *l, uint32_t i)
+{
+	uint32_t transform = l->m->place.at[i].transform;
+
+	return (transform == DCP_PLAIN || transform == DCP_ZSTD) &&
+	       l->place[i].torch != DCP_PLACE_UNSAFE;
+}
+
+/* The class of a key whose tensor is no dense one, or NULL. */
+static inline const char *dcp_lower_class(const struct dcp_lowering *l, const struct dcp_key *key)
+{
+	return l->class && key->tensor != DCP_NONE ? l->class[key->tensor] : NULL;
+}
+
+struct dcp_lower_box {
+	uint64_t origin[SF_DIMS_MAX], extent[SF_DIMS_MAX];
+	uint64_t payload; /* bytes of its elements, if that … */
+	bool fits;        /* … is a number */
+	bool inside;      /* its tensor */
+};
+/* Chunk @i of @run. */
+static inline void dcp_lower_box(const struct dcp_meta *m, const struct dcp_tensor *t,
+                                 const struct dcp_run *run, uint32_t i, struct dcp_lower_box *ret)
+{
+	ret->payload = sf_dtype_info((enum sf_dtype)t->dtype)->bytes;
+	ret->fits = ret->inside = true;
+	for (unsigned d = 0; d < t->ndim; d++) {
+		uint64_t size = m->dims.at[t->shape0 + d];
+		ret->origin[d] = dcp_coord(m, run, i, d);
+		ret->extent[d] = dcp_coord(m, run, i, t->ndim + d);
+		ret->fits = ret->fits && sf_mul(ret->payload, ret->extent[d], &ret->payload);
+		ret->inside = ret->inside && ret->origin[d] <= size &&
+		              ret->extent[d] <= size - ret->origin[d];
+	}
+}
 
 #endif
