@@ -106,6 +106,7 @@ SF_SOURCES_CKPT = \
 	%D%/ckpt/place.c
 
 SF_SOURCES_FORMAT = \
+	%D%/format/dcp/dcp_classes.c \
 	%D%/format/dcp/dcp_composite.c \
 	%D%/format/dcp/dcp_dir.c \
 	%D%/format/dcp/dcp_join.c \

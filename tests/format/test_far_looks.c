@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "format/dcp/dcp_lower.h"
-#include "tests/lib/sf_test.h"
+#include "tests/lib/sf_fake_ckpt.h"
 #include "tests/lib/store_far.h"
 
 /* What lowering has to look at in stored items, on a server: rounds are counted, not time. */
@@ -248,6 +248,38 @@ START_TEST(what_is_not_there_is_guessed)
 }
 END_TEST
 
+/* Items that hold no dense tensor: each is looked at, for its class. One in eight is of a length of
+ * its own. */
+START_TEST(what_is_no_dense_tensor_is_looked_at_side_by_side)
+{
+	static const char pickle[] = "\x80\x02"
+				     "ctorch._utils\n_rebuild_other\n)R.";
+	const struct sf_buf pkl = { .at = (uint8_t *)pickle, .len = sizeof(pickle) - 1 };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_ckpt *ckpt = NULL;
+
+	begin_files(FILES);
+	for (uint32_t i = 0; i < FILES; i++) {
+		uint8_t data[3000] = { 0 };
+		fake_zip(&file[i], &pkl, data, i % 8 ? BYTES : i * 8, false);
+		add_tensor(i, 0, DCP_PLAIN, 0);
+		m.item.at[m.item.n - 1].len = file[i].len;
+		if (i % 16 == 15)
+			m.tensor.at[m.tensor.n - 1].dtype = SF_DTYPE_NONE;
+	}
+	begin(50);
+	ck_assert_msg(lower(&ckpt, &err) == 0, "%s", err.msg);
+	ck_assert_uint_eq(ckpt->nobjects, FILES);
+	for (uint32_t i = 0; i < FILES; i++)
+		ck_assert_str_eq(ckpt->object[i].subclass->name, "torch._utils._rebuild_other");
+	ck_assert_uint_eq(far.requests, FILES); /* each once */
+	ck_assert_uint_gt(far.most, 25);
+	ck_assert_uint_lt(far.rounds, 50); /* one by one they are 300 */
+	sf_ckpt_free(ckpt);
+	end();
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("far_looks");
@@ -259,6 +291,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, a_look_that_fails_fails_the_load_if_it_may_be_better_next_time, 0,
 	                    5);
 	tcase_add_test(t, what_is_not_there_is_guessed);
+	tcase_add_test(t, what_is_no_dense_tensor_is_looked_at_side_by_side);
 	suite_add_tcase(s, t);
 	return s;
 }

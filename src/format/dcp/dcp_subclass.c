@@ -12,18 +12,25 @@
 #include "format/dcp/dcp_subclass.h"
 #include "format/torch_file.h"
 #include "parse/torch_subclass.h"
-#include "store/source.h"
+#include "store/fetch_many.h"
 
 #define HEAD 4096           /* bytes of an item read at once: its pickle and more */
 #define HEAD_MAX (1u << 20) /* then it is found by the archive's directory */
 #define PICKLE_MAX (UINT64_C(64) << 20)
 #define TRIES 8 /* items of one length that are tried until one can be read */
 #define CLASS_MAX 200
+#define LOOKS_AT_ONCE 256u
+
+enum form { UNREADABLE, DENSE, OTHER };
 
 struct candidate {
 	uint64_t excess; /* bytes beside the elements, in steps */
 	uint32_t tensor;
-	const struct dcp_item *item;
+	const struct dcp_item *item; /* NULL: there is none that could be looked at */
+	/* what a look tells */
+	bool looked, archive; /* it has the beginning of one */
+	uint8_t form;         /* enum form */
+	const char *class;    /* OTHER: not NULL */
 };
 
 struct finder {
@@ -31,16 +38,15 @@ struct finder {
 	const struct sf_format_dir *src;
 	struct sf_arena *arena;
 	struct sf_error *err;
-	struct sf_source *open; /* of place, the last one looked into */
-	uint32_t place;
 	uint8_t *head; /* HEAD_MAX bytes */
 	const char **class;
+	struct candidate *c;
+	uint32_t *todo; /* c[] that are to be looked at next */
+	size_t ntodo;
 };
 
 const char dcp_unknown_dtype[] = "torch.Tensor of a dtype that is not known here",
 	   dcp_lost_dtype[] = "";
-
-enum form { UNREADABLE, DENSE, OTHER };
 
 static int by_excess(const void *pa, const void *pb)
 {
@@ -76,19 +82,12 @@ static const struct dcp_item *first_item(const struct dcp_meta *m, const struct 
 }
 
 /* *ret is NULL where there is nothing to look at. */
-static int open_place(struct finder *f, uint32_t place, struct sf_source **ret)
+static int find_file(struct finder *f, uint32_t place, const struct sf_objinfo **ret)
 {
 	const struct dcp_str *path = &f->m->str.at[f->m->place.at[place].path];
 	SF_CLEANUP(sf_buf_release) struct sf_buf name = { .limit = 65536 };
-	struct sf_error why = SF_ERROR_INIT;
-	const struct sf_objinfo *info;
-	int r;
 
-	*ret = f->open;
-	if (f->open && f->place == place)
-		return 0;
-	sf_source_unref(f->open);
-	*ret = f->open = NULL;
+	*ret = NULL;
 	if (sf_path_check(path->at, path->len, NULL) < 0 || sf_surrogates_any(path->at, path->len))
 		return 0;
 	sf_buf_str(&name, f->src->dir);
@@ -97,16 +96,7 @@ static int open_place(struct finder *f, uint32_t place, struct sf_source **ret)
 	if (sf_buf_check(&name) < 0)
 		return sf_fail(f->err, sf_buf_check(&name), "dcp: a file name of %u bytes",
 		               path->len);
-	info = sf_format_listed(f->src->files, f->src->nfiles, (const char *)name.at);
-	if (!info)
-		return 0;
-	r = f->src->store->ops->open(f->src->store, info->name, info, &f->open, &why);
-	if (r == -ENOENT || r == -EBADMSG)
-		return 0;
-	if (r < 0)
-		return sf_fail(f->err, r, "dcp: looking at an item: %s", why.msg);
-	f->place = place;
-	*ret = f->open;
+	*ret = sf_format_listed(f->src->files, f->src->nfiles, (const char *)name.at);
 	return 0;
 }
 
@@ -174,19 +164,18 @@ static int look_at_value(struct finder *f, struct sf_source *src, const struct d
 	return *ret_class ? 0 : sf_fail(f->err, -ENOMEM, "dcp: no memory for a name");
 }
 
-/* What is the item? The head is read as far as it takes to find its pickle. */
-static int look(struct finder *f, const struct candidate *c, enum form *ret, const char **ret_class)
+/* What is the item in @src? The head is read as far as it takes to find its pickle. */
+static int look_into(struct finder *f, struct candidate *c, struct sf_source *src)
 {
 	const struct dcp_item *item = c->item;
 	uint64_t have = 0, want = SF_MIN(item->len, (uint64_t)HEAD);
 	struct sf_torch_item torch;
 	struct sf_error why;
-	struct sf_source *src;
-	int r = open_place(f, item->place, &src);
+	enum form form = UNREADABLE;
+	int r;
 
-	*ret = UNREADABLE;
-	if (r < 0 || !src || item->off > src->size || item->len > src->size - item->off)
-		return r;
+	if (item->off > src->size || item->len > src->size - item->off)
+		return 0;
 	for (;;) {
 		why = (struct sf_error)SF_ERROR_INIT;
 		r = sf_source_read(src, item->off + have, f->head + have, want - have,
@@ -200,77 +189,163 @@ static int look(struct finder *f, const struct candidate *c, enum form *ret, con
 		if (r != -EAGAIN || want > HEAD_MAX || want <= have)
 			break;
 	}
-	if (r == 0) {
-		*ret = DENSE;
-		return 0;
-	}
-	return r == -ENOTSUP || r == -EAGAIN
-	               ? look_at_value(f, src, item, (size_t)have, ret, ret_class)
-	               : 0;
+	c->archive = have >= 4 && memcmp(f->head, "PK\3\4", 4) == 0;
+	if (r == 0)
+		form = DENSE;
+	r = r == -ENOTSUP || r == -EAGAIN
+	            ? look_at_value(f, src, item, (size_t)have, &form, &c->class)
+	            : 0;
+	c->form = (uint8_t)form;
+	return r;
 }
 
-/* Candidates of one length: @at[0 … n). */
-static int look_at_group(struct finder *f, const struct candidate *at, size_t n)
+/* Looks at f->c[@todo[0 … n)], the heads of their items fetched side by side. */
+static int look_at_some(struct finder *f, const uint32_t *todo, size_t n)
 {
-	enum form form = UNREADABLE;
-	const char *class = NULL;
+	SF_FREE struct sf_fetch_one *o = sf_alloc_array(n, sizeof(*o));
+	SF_FREE uint32_t *of = sf_alloc_array(n, sizeof(*of));
+	const struct sf_objinfo *info;
+	size_t asked = 0;
 	int r = 0;
 
-	for (size_t i = 0; i < n && i < TRIES && form == UNREADABLE && r >= 0; i++)
-		r = look(f, &at[i], &form, &class);
-	if (r < 0 || form != OTHER)
-		return r;
-	for (size_t i = 0; i < n && r >= 0; i++) {
-		class = NULL;
-		r = look(f, &at[i], &form, &class);
-		if (r >= 0 && form == OTHER)
-			f->class[at[i].tensor] = class;
+	if (!o || !of)
+		return sf_fail(f->err, -ENOMEM, "dcp: no memory to look at %zu items", n);
+	for (size_t i = 0; i < n; i++) {
+		struct candidate *c = &f->c[todo[i]];
+		c->looked = true;
+		r = find_file(f, c->item->place, &info);
+		if (r < 0)
+			return r;
+		if (!info)
+			continue;
+		of[asked] = todo[i];
+		o[asked++] = (struct sf_fetch_one){ .name = info->name,
+			                            .want = info,
+			                            .off = c->item->off,
+			                            .len = SF_MIN(c->item->len, (uint64_t)HEAD) };
 	}
+	sf_fetch_many(f->src->store, o, asked, SF_FETCH_HEADER);
+	for (size_t i = 0; i < asked && r >= 0; i++) {
+		if (o[i].r == -ENOENT || o[i].r == -EBADMSG)
+			continue;
+		r = o[i].r < 0
+		            ? sf_fail(f->err, o[i].r, "dcp: looking at an item: %s", o[i].err.msg)
+		            : look_into(f, &f->c[of[i]], o[i].src);
+	}
+	sf_fetch_many_release(o, asked);
+	return r;
+}
+
+/* Looks at all of f->todo. */
+static int look_at_all(struct finder *f)
+{
+	int r = 0;
+
+	for (size_t i = 0, n; i < f->ntodo && r >= 0; i += n) {
+		n = SF_MIN(LOOKS_AT_ONCE, SF_MAX(f->src->store->io->max_open, 1u));
+		n = SF_MIN(n, f->ntodo - i);
+		r = look_at_some(f, f->todo + i, n);
+	}
+	f->ntodo = 0;
 	return r;
 }
 
 /* A dtype that is not known has no elements to go by: what torch.save made of it is carried, what
  * is no archive is lost. */
-static int look_at_unknown(struct finder *f, uint32_t tensor, const struct dcp_item *item)
+static int find_unknown(struct finder *f, size_t n)
 {
-	const struct candidate c = { .tensor = tensor, .item = item };
-	const char *class = NULL;
-	enum form form;
 	int r;
 
-	memset(f->head, 0, 4);
-	r = item ? look(f, &c, &form, &class) : 0;
-	f->class[tensor] = class                               ? class
-	                   : memcmp(f->head, "PK\3\4", 4) == 0 ? dcp_unknown_dtype
-	                                                       : dcp_lost_dtype;
+	for (size_t i = 0; i < n; i++)
+		if (f->c[i].item)
+			f->todo[f->ntodo++] = (uint32_t)i;
+	r = look_at_all(f);
+	for (size_t i = 0; i < n; i++) {
+		const struct candidate *c = &f->c[i];
+		f->class[c->tensor] = c->class     ? c->class
+		                      : c->archive ? dcp_unknown_dtype
+		                                   : dcp_lost_dtype;
+	}
 	return r;
 }
 
-static int find(struct finder *f, struct candidate *c, bool *ret_any)
+/* Where the candidates of one length end that begin at @from. */
+static size_t group_end(const struct finder *f, size_t from, size_t end)
 {
-	size_t n = 0;
+	size_t k = from + 1;
+
+	while (k < end && f->c[k].excess == f->c[from].excess)
+		k++;
+	return k;
+}
+
+static bool in_vain(const struct candidate *c)
+{
+	return c->looked && c->form == UNREADABLE;
+}
+
+/* Candidates [from, end), sorted: of each length one that can be read, of all lengths side by side;
+ * then all of those lengths where that one is no dense tensor. */
+static int find_others(struct finder *f, size_t from, size_t end)
+{
 	int r = 0;
 
-	for (size_t k = 0; k < f->m->key.n && r >= 0; k++) {
+	for (size_t try = 0; try < TRIES && r >= 0; try++) {
+		for (size_t i = from, k; i < end; i = k) {
+			k = group_end(f, i, end);
+			if (try < k - i && (!try || in_vain(&f->c[i + try - 1])))
+				f->todo[f->ntodo++] = (uint32_t)(i + try);
+		}
+		if (!f->ntodo)
+			break;
+		r = look_at_all(f);
+	}
+	for (size_t i = from, k; i < end && r >= 0; i = k) {
+		bool other = false;
+		k = group_end(f, i, end);
+		for (size_t t = i; t < k && t < i + TRIES; t++)
+			other |= f->c[t].form == OTHER;
+		for (size_t t = i; other && t < k; t++)
+			if (!f->c[t].looked)
+				f->todo[f->ntodo++] = (uint32_t)t;
+	}
+	if (r >= 0)
+		r = look_at_all(f);
+	for (size_t i = from; i < end; i++)
+		if (f->c[i].form == OTHER)
+			f->class[f->c[i].tensor] = f->c[i].class;
+	return r;
+}
+
+/* The keys' tensors: those of no known dtype, then the others that have an item to look at. */
+static size_t candidates(struct finder *f, bool known, size_t n)
+{
+	for (size_t k = 0; k < f->m->key.n && n < f->m->tensor.n; k++) {
 		uint32_t i = f->m->key.at[k].tensor;
 		const struct dcp_item *item;
-		uint64_t payload;
-		if (i == DCP_NONE)
+		uint64_t payload = 0;
+		if (i == DCP_NONE || (f->m->tensor.at[i].dtype != SF_DTYPE_NONE) != known)
 			continue;
 		item = first_item(f->m, &f->m->tensor.at[i], &payload);
-		if (f->m->tensor.at[i].dtype == SF_DTYPE_NONE)
-			r = look_at_unknown(f, i, item);
-		else if (item && n < f->m->tensor.n)
-			c[n++] = (struct candidate){ item->len - (payload & ~UINT64_C(63)), i,
-				                     item };
+		if (item || !known)
+			f->c[n++] = (struct candidate){
+				.excess = item ? item->len - (payload & ~UINT64_C(63)) : 0,
+				.tensor = i,
+				.item = item
+			};
 	}
-	if (n)
-		qsort(c, n, sizeof(*c), by_excess);
-	for (size_t i = 0, k; i < n && r >= 0; i = k) {
-		for (k = i; k < n && c[k].excess == c[i].excess; k++)
-			;
-		r = look_at_group(f, c + i, k - i);
-	}
+	return n;
+}
+
+static int find(struct finder *f, bool *ret_any)
+{
+	size_t unknown = candidates(f, false, 0), n = candidates(f, true, unknown);
+	int r = find_unknown(f, unknown);
+
+	if (n > unknown)
+		qsort(f->c + unknown, n - unknown, sizeof(*f->c), by_excess);
+	if (r >= 0)
+		r = find_others(f, unknown, n);
 	for (uint32_t i = 0; i < f->m->tensor.n && !*ret_any; i++)
 		*ret_any = f->class[i] != NULL;
 	return r;
@@ -280,66 +355,19 @@ int dcp_find_subclasses(const struct dcp_meta *m, const struct sf_format_dir *sr
                         struct sf_arena *arena, const char ***ret, struct sf_error *err)
 {
 	SF_FREE struct candidate *c = sf_alloc_array(m->tensor.n, sizeof(*c));
+	SF_FREE uint32_t *todo = sf_alloc_array(m->tensor.n, sizeof(*todo));
 	SF_FREE uint8_t *head = malloc(HEAD_MAX);
-	struct finder f = { .m = m, .src = src, .arena = arena, .err = err, .head = head };
+	struct finder f = {
+		.m = m, .src = src, .arena = arena, .err = err, .head = head, .c = c, .todo = todo
+	};
 	bool any = false;
 	int r;
 
 	f.class = sf_arena_calloc(arena, m->tensor.n + 1, sizeof(*f.class));
-	if (!c || !head || !f.class)
+	if (!c || !todo || !head || !f.class)
 		return sf_fail(err, -ENOMEM, "dcp: no memory for a look at %zu tensors",
 		               m->tensor.n);
-	r = find(&f, c, &any);
-	sf_source_unref(f.open);
+	r = find(&f, &any);
 	*ret = r >= 0 && any ? f.class : NULL;
 	return r < 0 ? r : 0;
-}
-
-int dcp_classes_add(struct dcp_classes *c, const char *class, const char *key, bool sharded)
-{
-	unsigned i = 0;
-
-	while (i < c->n && strcmp(c->at[i].name, class) != 0)
-		i++;
-	if (i == DCP_CLASSES_MAX)
-		return 0;
-	if (i == c->n) {
-		c->at[i].name = class;
-		c->at[i].first = strndup(key, 200);
-		if (!c->at[i].first)
-			return -ENOMEM;
-		c->n++;
-	}
-	c->at[i].n++;
-	c->at[i].sharded += sharded;
-	return 0;
-}
-
-int dcp_classes_note(const struct dcp_classes *c, struct sf_ckpt_builder *b)
-{
-	int r = 0;
-
-	for (unsigned i = 0; i < c->n && r >= 0; i++) {
-		const char *some =
-			c->at[i].n == 1 ? "1 tensor is an instance" : "tensors are instances";
-		char sharded[64] = "", count[16] = "";
-		if (c->at[i].n > 1)
-			snprintf(count, sizeof(count), "%u ", c->at[i].n);
-		if (c->at[i].sharded)
-			snprintf(sharded, sizeof(sharded), "; %u in shards, shown as a list",
-			         c->at[i].sharded);
-		r = sf_ckpt_builder_warn(b, NULL, "tensor-subclass",
-		                         "%s%s of %s (%s%s): in .pt as pickled, in .safetensors "
-		                         "as KEY.ATTRIBUTE, not in npy/ and hf/%s",
-		                         count, some, c->at[i].name, c->at[i].first,
-		                         c->at[i].n > 1 ? ", …" : "", sharded);
-	}
-	return r;
-}
-
-void dcp_classes_release(struct dcp_classes *c)
-{
-	for (unsigned i = 0; i < c->n; i++)
-		free(c->at[i].first);
-	c->n = 0;
 }

@@ -23,7 +23,8 @@ extern const char dcp_unknown_dtype[], dcp_lost_dtype[];
  * dense tensors; @arena's. *ret is NULL when all are dense.
  * Errors: -ENOMEM; the store's, but for items that cannot be had for good (-ENOENT, -EBADMSG):
  * they count as dense. Cost: O(n log n), 2 to 5 reads of 4 KiB for a checkpoint of dense tensors,
- * one for each tensor that is not.
+ * one for each tensor that is not; those of all lengths side by side, then those of all tensors that
+ * are not dense.
  */
 int dcp_find_subclasses(const struct dcp_meta *m, const struct sf_format_dir *src,
                         struct sf_arena *arena, const char ***ret, struct sf_error *err);
