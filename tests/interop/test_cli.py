@@ -454,6 +454,8 @@ def verify():
         check("verify --expect names what is missing", r.returncode == 1 and "model.extra" in r.stdout + r.stderr, (r.returncode, r.stdout[-200:], r.stderr[-200:]))
         r = run("verify", CKPT, "--expect", f"{d}/more")
         check("verify --expect fails for a key that is not stored, as Megatron's load does", r.returncode == 1 and "missing: model.extra" in r.stdout, (r.returncode, r.stdout[-200:]))
+        lines = r.stdout.splitlines()
+        check("and says no more of the manifest", [x for x in lines if "missing" in x or "mismatched" in x or "[" in x] == ["missing: model.extra"], r.stdout)
         expect("verify --strict ignore_all", run("verify", CKPT, "--expect", f"{d}/more", "--strict", "ignore_all"), 0)
         expect("verify --expect of no file could not tell", run("verify", CKPT, "--expect", f"{d}/none"), 2, out="could not tell")
         expect("verify --strict of no such mode is usage", run("verify", CKPT, "--expect", f"{d}/all", "--strict", "sometimes"), 2)

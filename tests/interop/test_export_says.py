@@ -55,6 +55,8 @@ def refused():
     check("a directory that is there may be called so", run("export", CKPT, f"{W}/there.pt", "--format", "safetensors").returncode == 0 and os.listdir(f"{W}/there.pt") == ["model.safetensors"])
     r = run("export", CKPT, f"{W}/j.pt", "-j", "0")
     check("-j 0", r.returncode == 2 and "at least 1" in r.stderr and not os.path.exists(f"{W}/j.pt"), r.stderr)
+    r = run("export", CKPT, f"{W}/both.pt", "--optim", "--no-optim")
+    check("--optim with --no-optim is usage, and makes nothing", r.returncode == 2 and "exclude each other" in r.stderr and not os.path.exists(f"{W}/both.pt"), r.stderr)
     check("-j of no number", run("export", CKPT, f"{W}/j.pt", "-j", "x").returncode == 2)
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
         return skip("a read-only file system", "needs root and unshare -m")

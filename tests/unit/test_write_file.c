@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
+#include <pthread.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
@@ -43,6 +44,46 @@ ssize_t __wrap_pwritev(int fd, const struct iovec *iov, int n, off_t off)
 	for (; k < n && left; left -= part[k++].iov_len)
 		part[k] = (struct iovec){ iov[k].iov_base, SF_MIN(iov[k].iov_len, left) };
 	return __real_pwritev(fd, part, k, off);
+}
+
+/* What has been brought to the disk, in this order; files had no name yet, or another one. */
+static struct {
+	pthread_mutex_t m;
+	struct {
+		ino_t ino;
+		bool dir;
+	} at[32];
+	unsigned n;
+} synced = { .m = PTHREAD_MUTEX_INITIALIZER };
+
+int __real_fsync(int fd);
+int __wrap_fsync(int fd);
+int __wrap_fsync(int fd)
+{
+	struct stat st;
+
+	ck_assert_int_eq(fstat(fd, &st), 0);
+	pthread_mutex_lock(&synced.m);
+	if (synced.n < 32) {
+		synced.at[synced.n].ino = st.st_ino;
+		synced.at[synced.n++].dir = S_ISDIR(st.st_mode);
+	}
+	pthread_mutex_unlock(&synced.m);
+	return __real_fsync(fd);
+}
+
+/* How often, and that directories come behind all files. */
+static unsigned was_synced(const char *path)
+{
+	unsigned n = 0;
+	struct stat st;
+
+	ck_assert_int_eq(stat(path, &st), 0);
+	for (unsigned i = 0; i < synced.n; i++) {
+		n += synced.at[i].ino == st.st_ino;
+		ck_assert(i == 0 || !synced.at[i - 1].dir || synced.at[i].dir);
+	}
+	return n;
 }
 
 struct open {
@@ -406,6 +447,44 @@ START_TEST(a_set_replaces_what_it_was_told_to)
 }
 END_TEST
 
+START_TEST(files_and_then_their_directories_are_on_disk)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_out_file f[3];
+	struct open o;
+	char old[128], dir[128];
+
+	open_data(&o, "dcp/fsdp4/ckpt");
+	snprintf(dir, sizeof(dir), "%s/d", o.dir);
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	snprintf(dir, sizeof(dir), "%s/old", o.dir);
+	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	touch(&o, "old/x");
+	touch(&o, "old/y");
+	snprintf(old, sizeof(old), "%s/old/x", o.dir);
+	char other[128], *after[] = { old, other };
+	snprintf(other, sizeof(other), "%s/old/y", o.dir);
+	struct sf_write_options w = {
+		.threads = 2, .set = true, .after = after, .nafter = 2, .progress = &o.progress
+	};
+	f[0] = out_made(&o, 10, "a");
+	f[1] = out_made(&o, 10, "b");
+	f[2] = out_made(&o, 10, "d/c");
+	synced.n = 0;
+	ck_assert_int_eq(sf_write_files(&o.s, f, 3, &w, done, &o, &err), 0);
+	for (int i = 0; i < 3; i++)
+		ck_assert_uint_eq(was_synced(f[i].path), 1);
+	/* where names came, and where they went, once each */
+	ck_assert_uint_eq(was_synced(dir), 1);
+	snprintf(dir, sizeof(dir), "%s/d", o.dir);
+	ck_assert_uint_eq(was_synced(dir), 1);
+	ck_assert_uint_eq(was_synced(o.dir), 1);
+	for (int i = 0; i < 3; i++)
+		free(f[i].path);
+	close_data(&o);
+}
+END_TEST
+
 START_TEST(one_level_of_directories_is_made_above_the_root)
 {
 	struct sf_error err = SF_ERROR_INIT;
@@ -543,6 +622,7 @@ int main(void)
 	tcase_add_test(tc, many_files_come_in_order_too);
 	tcase_add_loop_test(tc, of_an_error_no_file_has_a_name, 0, 2);
 	tcase_add_test(tc, a_set_replaces_what_it_was_told_to);
+	tcase_add_test(tc, files_and_then_their_directories_are_on_disk);
 	tcase_add_test(tc, one_level_of_directories_is_made_above_the_root);
 	tcase_add_test(tc, what_does_not_fit_the_disk_is_not_begun);
 	tcase_add_test(tc, writes_that_take_a_part_are_gone_on_with);
