@@ -222,8 +222,10 @@ SHARDFUSE_API int64_t shardfuse_tensor_find(const struct shardfuse *h, const cha
 struct shardfuse_chunk {
 	size_t struct_size;
 	uint64_t origin[SHARDFUSE_DIMS_MAX], extent[SHARDFUSE_DIMS_MAX]; /* the first ndim */
-	const char *file;  /* relative to the source; NULL: metadata names no item */
-	uint64_t off, len; /* bytes of that file: the item that holds it, its header included */
+	const char *file; /* relative to the source; NULL: metadata names no item */
+	uint64_t off,
+		len; /* bytes of that file: the item that holds it, its header included, or the
+	                      compressed stream that the item lies in */
 };
 SHARDFUSE_API int shardfuse_chunk_info(const struct shardfuse *h, uint64_t tensor, uint64_t chunk,
                                        struct shardfuse_chunk *ret, struct shardfuse_error *err);

@@ -26,16 +26,22 @@ enum sf_item_form {
 	SF_ITEM_ST_BLOB,
 };
 
-/* A member: bytes of a stored file that have a name there and are read where they lie (a tar's, a
- * stored zip's). */
-#define SF_CONTAINER_DEPTH 8 /* members inside members */
+/*
+ * A member: bytes that have a name in a stored file and are read where they lie (a tar's, a stored
+ * zip's). A stream (codec is set): what compressed bytes of a stored file, or of a member of one,
+ * have inside; it has no name. None lies in what another has inside.
+ */
+#define SF_CONTAINER_DEPTH 8 /* one inside the other */
 struct sf_container {
 	uint32_t file;   /* ckpt->file[] that it lies in */
-	uint32_t parent; /* ckpt->container[], of which it is a member; SF_NONE: of the file */
-	uint32_t depth;  /* 1: a member of the file */
+	uint32_t parent; /* ckpt->container[], of which it is a part; SF_NONE: of the file */
+	uint32_t depth;  /* 1: a part of the file */
+	uint32_t stream; /* ckpt->container[]: the stream that off counts in; SF_NONE: the file */
 	uint32_t name_len;
-	const char *name;  /* in the parent, NUL behind */
-	uint64_t off, len; /* bytes from the start of the file; inside the parent's */
+	uint8_t codec, streams; /* of a stream: as of a place; 0 of a member */
+	const char *name;       /* in the parent, NUL behind */
+	uint64_t off, len;      /* bytes from the start of the file, or of the stream's inside */
+	uint64_t size;          /* bytes that it has inside: of a member len */
 };
 
 /*

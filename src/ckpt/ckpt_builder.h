@@ -26,8 +26,8 @@ int sf_ckpt_builder_place(struct sf_ckpt_builder *b, const char *file, size_t le
 int sf_ckpt_builder_file(struct sf_ckpt_builder *b, const char *file, size_t len,
                          uint32_t *ret_container, struct sf_error *err);
 /*
- * A member of a stored file (@parent is what _file gave) or of another member: its bytes
- * [off, off+len) under @name. What goes into place_in, or is the parent of further ones. -EBADMSG,
+ * A member of a stored file (@parent is what _file gave), of another member or of a stream: its
+ * bytes [off, off+len) under @name. What goes into place_in, or is the parent of further ones. -EBADMSG,
  * with names and both numbers: it passes the end of a member; parents that are none (so no
  * circles); deeper than SF_CONTAINER_DEPTH. One that passes the end of its file costs what lies
  * behind that end.
@@ -35,6 +35,19 @@ int sf_ckpt_builder_file(struct sf_ckpt_builder *b, const char *file, size_t len
 int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const char *name,
                            size_t name_len, uint64_t off, uint64_t len, uint32_t *ret_container,
                            struct sf_error *err);
+/*
+ * What @len compressed bytes at @off of a file or a member have inside, @size bytes: a container
+ * like the others, whose parts lie where they lie in what is decoded. It is decoded as a whole when
+ * a part of it is first read, into memory of the budget, and kept as that allows; one whose @size
+ * the budget (--memory) has no room for fails its reads, as one does that has other than that
+ * inside.
+ * Errors: -EBADMSG, as of a member; -ENOTSUP a stream in what another has inside, a codec that is
+ * none; -E2BIG more than SF_CODEC_STREAMS_MAX.
+ */
+int sf_ckpt_builder_stream(struct sf_ckpt_builder *b, uint32_t parent, uint64_t off, uint64_t len,
+                           enum sf_codec codec, unsigned streams, uint64_t size,
+                           uint32_t *ret_container, struct sf_error *err);
+/* -ENOTSUP: items in what a stream has inside are compressed once more, or a blob. */
 int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum sf_item_form form,
                              enum sf_codec codec, unsigned streams, uint32_t *ret_place,
                              struct sf_error *err);

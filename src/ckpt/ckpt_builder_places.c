@@ -1,16 +1,23 @@
 #include "config.h"
 
+#include <stdio.h>
+
 #include "base/mem.h"
 #include "ckpt/builder_priv.h"
 
 #define MEMBER_NAME_MAX 65536 /* bytes, as of a key */
 
-/* "FILE" or "FILE: member 'NAME'": what a message is about. */
+/* A member or a stream; NULL: a file. */
+static const struct sf_container *part_of_file(const struct sf_ckpt_builder *b, uint32_t container)
+{
+	return container & SF_MEMBER ? &b->containers.at[container & ~SF_MEMBER] : NULL;
+}
+
 static const char *container_file(const struct sf_ckpt_builder *b, uint32_t container)
 {
-	if (container & SF_MEMBER)
-		container = b->containers.at[container & ~SF_MEMBER].file;
-	return b->files.at[container].name;
+	const struct sf_container *c = part_of_file(b, container);
+
+	return b->files.at[c ? c->file : container].name;
 }
 
 static bool is_container(const struct sf_ckpt_builder *b, uint32_t container)
@@ -19,57 +26,68 @@ static bool is_container(const struct sf_ckpt_builder *b, uint32_t container)
 	                             : container < b->files.n;
 }
 
-static int fail_member(const struct sf_ckpt_builder *b, uint32_t parent, const char *name,
-                       size_t name_len, uint64_t off, uint64_t len, struct sf_error *err)
+/* "member 'NAME'", "zstd stream" */
+#define WHAT_MAX 256
+static const char *what(const struct sf_container *c, const char *name, char text[WHAT_MAX])
 {
-	const struct sf_container *p =
-		parent & SF_MEMBER ? &b->containers.at[parent & ~SF_MEMBER] : NULL;
-
-	return sf_fail(err, -EBADMSG,
-	               "%s: '%s%s%.200s': member '%.*s' of %llu bytes at %llu passes the end at "
-	               "%llu",
-	               b->ckpt->source, container_file(b, parent), p ? ":" : "", p ? p->name : "",
-	               (int)SF_MIN(name_len, (size_t)200), name, (unsigned long long)len,
-	               (unsigned long long)off, (unsigned long long)(p ? p->len : UINT64_MAX));
+	if (c->codec)
+		snprintf(text, WHAT_MAX, "%s stream", sf_codec_info(c->codec)->name);
+	else
+		snprintf(text, WHAT_MAX, "member '%.*s'", (int)SF_MIN(c->name_len, 200u), name);
+	return text;
 }
 
-int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const char *name,
-                           size_t name_len, uint64_t off, uint64_t len, uint32_t *ret_container,
-                           struct sf_error *err)
+/* It passes the end of @parent, that is @end bytes long. */
+static int fail_outside(const struct sf_ckpt_builder *b, uint32_t parent,
+                        const struct sf_container *c, const char *name, uint64_t off, uint64_t end,
+                        struct sf_error *err)
 {
-	struct sf_container c = { .name_len = (uint32_t)name_len, .len = len, .depth = 1 };
+	const struct sf_container *p = part_of_file(b, parent);
+	char text[WHAT_MAX];
+
+	return sf_fail(err, -EBADMSG,
+	               "%s: '%s%s%.200s': %s of %llu bytes at %llu passes the end at %llu",
+	               b->ckpt->source, container_file(b, parent),
+	               !p         ? ""
+	               : p->codec ? " "
+	                          : ":",
+	               !p         ? ""
+	               : p->codec ? sf_codec_info(p->codec)->name
+	                          : p->name,
+	               what(c, name, text), (unsigned long long)c->len, (unsigned long long)off,
+	               (unsigned long long)end);
+}
+
+/* A part of @parent at @off: c->len, codec and size are set, the rest is here. */
+static int add_container(struct sf_ckpt_builder *b, uint32_t parent, struct sf_container c,
+                         const char *name, uint64_t off, uint32_t *ret_container,
+                         struct sf_error *err)
+{
+	const struct sf_container *p;
+	char text[WHAT_MAX];
 	uint64_t end;
 
 	if (!is_container(b, parent))
-		return sf_fail(err, -EBADMSG, "%s: member '%.*s' of a container that is none",
-		               b->ckpt->source, (int)SF_MIN(name_len, (size_t)200), name);
-	if (name_len > MEMBER_NAME_MAX)
-		return sf_fail(
-			err, -E2BIG, "%s: '%s': a member's name of %zu bytes, the limit is %d",
-			b->ckpt->source, container_file(b, parent), name_len, MEMBER_NAME_MAX);
-	if (parent & SF_MEMBER) {
-		const struct sf_container *p = &b->containers.at[parent & ~SF_MEMBER];
-		if (p->depth >= SF_CONTAINER_DEPTH)
-			return sf_fail(err, -EBADMSG,
-			               "%s: '%s': member '%.*s' lies %u members deep, the limit is "
-			               "%d",
-			               b->ckpt->source, container_file(b, parent),
-			               (int)SF_MIN(name_len, (size_t)200), name, p->depth + 1,
-			               SF_CONTAINER_DEPTH);
-		if (off > p->len || len > p->len - off)
-			return fail_member(b, parent, name, name_len, off, len, err);
-		c.file = p->file;
-		c.depth = p->depth + 1;
-		c.parent = parent & ~SF_MEMBER;
-		c.off = p->off + off;
-	} else {
-		if (!sf_add(off, len, &end))
-			return fail_member(b, parent, name, name_len, off, len, err);
-		c.file = parent;
-		c.parent = SF_NONE;
-		c.off = off;
-	}
-	c.name = sf_arena_strdup(&b->ckpt->arena, name, name_len);
+		return sf_fail(err, -EBADMSG, "%s: %s of a container that is none", b->ckpt->source,
+		               what(&c, name, text));
+	p = part_of_file(b, parent);
+	c.file = p ? p->file : parent;
+	c.parent = p ? parent & ~SF_MEMBER : SF_NONE;
+	c.depth = p ? p->depth + 1 : 1;
+	c.stream = !p ? SF_NONE : p->codec ? parent & ~SF_MEMBER : p->stream;
+	if (c.depth > SF_CONTAINER_DEPTH)
+		return sf_fail(err, -EBADMSG, "%s: '%s': %s lies %u members deep, the limit is %d",
+		               b->ckpt->source, container_file(b, parent), what(&c, name, text),
+		               c.depth, SF_CONTAINER_DEPTH);
+	if (p ? off > p->size || c.len > p->size - off : !sf_add(off, c.len, &end))
+		return fail_outside(b, parent, &c, name, off, p ? p->size : UINT64_MAX, err);
+	c.off = p && !p->codec ? p->off + off : off;
+	if (c.codec && c.stream != SF_NONE)
+		return sf_fail(err, -ENOTSUP,
+		               "%s: '%s': %s at %llu of what another stream has inside",
+		               b->ckpt->source, container_file(b, parent), what(&c, name, text),
+		               (unsigned long long)off);
+	c.name = sf_arena_strdup(&b->ckpt->arena, name, c.name_len);
 	if (!c.name || b->containers.n >= SF_MEMBER - 1 ||
 	    sf_place_ids_push(&b->first_place_in, SF_NONE) < 0)
 		return sf_builder_no_memory(err, b);
@@ -79,6 +97,55 @@ int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const cha
 	}
 	*ret_container = (uint32_t)(b->containers.n - 1) | SF_MEMBER;
 	return 0;
+}
+
+int sf_ckpt_builder_member(struct sf_ckpt_builder *b, uint32_t parent, const char *name,
+                           size_t name_len, uint64_t off, uint64_t len, uint32_t *ret_container,
+                           struct sf_error *err)
+{
+	if (is_container(b, parent) && name_len > MEMBER_NAME_MAX)
+		return sf_fail(
+			err, -E2BIG, "%s: '%s': a member's name of %zu bytes, the limit is %d",
+			b->ckpt->source, container_file(b, parent), name_len, MEMBER_NAME_MAX);
+	return add_container(
+		b, parent,
+		(struct sf_container){ .name_len = (uint32_t)name_len, .len = len, .size = len },
+		name, off, ret_container, err);
+}
+
+static int check_streams(const struct sf_ckpt_builder *b, uint32_t container, unsigned streams,
+                         struct sf_error *err)
+{
+	return streams <= SF_CODEC_STREAMS_MAX
+	               ? 0
+	               : sf_fail(err, -E2BIG,
+	                         "%s: '%s': %u streams one inside the other, the limit is %d",
+	                         b->ckpt->source, container_file(b, container), streams,
+	                         SF_CODEC_STREAMS_MAX);
+}
+
+int sf_ckpt_builder_stream(struct sf_ckpt_builder *b, uint32_t parent, uint64_t off, uint64_t len,
+                           enum sf_codec codec, unsigned streams, uint64_t size,
+                           uint32_t *ret_container, struct sf_error *err)
+{
+	if (codec <= SF_CODEC_NONE || codec >= SF_NCODECS || !streams)
+		return sf_fail(err, -ENOTSUP, "%s: codec %d, %u streams of it", b->ckpt->source,
+		               (int)codec, streams);
+	if (is_container(b, parent) && check_streams(b, parent, streams, err) < 0)
+		return -E2BIG;
+	return add_container(b, parent,
+	                     (struct sf_container){ .len = len,
+	                                            .size = size,
+	                                            .codec = (uint8_t)codec,
+	                                            .streams = (uint8_t)streams },
+	                     "", off, ret_container, err);
+}
+
+static bool in_stream(const struct sf_ckpt_builder *b, uint32_t container)
+{
+	const struct sf_container *c = part_of_file(b, container);
+
+	return c && (c->codec || c->stream != SF_NONE);
 }
 
 static uint32_t *first_place(struct sf_ckpt_builder *b, uint32_t container)
@@ -113,11 +180,12 @@ int sf_ckpt_builder_place_in(struct sf_ckpt_builder *b, uint32_t container, enum
 	if (!is_container(b, container))
 		return sf_fail(err, -EBADMSG, "%s: a place in a container that is none",
 		               b->ckpt->source);
-	if (streams > SF_CODEC_STREAMS_MAX)
-		return sf_fail(err, -E2BIG,
-		               "%s: '%s': %u streams one inside the other, the limit is %d",
-		               b->ckpt->source, container_file(b, container), streams,
-		               SF_CODEC_STREAMS_MAX);
+	if (check_streams(b, container, streams, err) < 0)
+		return -E2BIG;
+	if ((codec != SF_CODEC_NONE || form == SF_ITEM_ST_BLOB) && in_stream(b, container))
+		return sf_fail(err, -ENOTSUP, "%s: '%s': %s inside a compressed stream",
+		               b->ckpt->source, container_file(b, container),
+		               codec ? "compressed items" : "safetensors blobs");
 	/* few for a container: as many as there are ways to wrap an item */
 	for (uint32_t i = *first_place(b, container); i != SF_NONE; i = b->next_place.at[i]) {
 		const struct sf_place *have = &b->places.at[i];

@@ -338,7 +338,9 @@ bool sf_check_item(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uin
 			ret->end = UINT64_MAX;
 		return false;
 	}
-	if (!sf_add(where.off, bytes, &ret->end))
+	if (where.stream) /* all of it is needed; its end fits: the builder saw to that */
+		ret->end = where.stream->off + where.stream->len;
+	else if (!sf_add(where.off, bytes, &ret->end))
 		ret->end = UINT64_MAX;
 	if (ret->end > ret->file->info.size || ret->end == UINT64_MAX) {
 		ret->code = "truncated-file";
@@ -358,6 +360,7 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
 {
 	unsigned long long o = off, l = len, end = c->end;
 	char name[SF_PLACE_NAME];
+	struct sf_where at;
 
 	if (!c->file)
 		snprintf(text, SF_ERROR_MAX, "metadata names no stored item for it");
@@ -375,12 +378,19 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
 		         "at %llu",
 		         sf_place_name(c->ckpt, c->place, name),
 		         (unsigned long long)sf_place_where(c->ckpt, c->place, 0).room, o, l, end);
+	else if ((at = sf_place_where(c->ckpt, c->place, off)).stream)
+		snprintf(text, SF_ERROR_MAX,
+		         "file '%s' has %llu bytes, the %s stream at offset %llu of %llu bytes "
+		         "ends at %llu",
+		         c->file->name, (unsigned long long)c->file->info.size,
+		         sf_codec_info(at.stream->codec)->name, (unsigned long long)at.stream->off,
+		         (unsigned long long)at.stream->len, end);
 	else
 		snprintf(text, SF_ERROR_MAX,
 		         "file '%s' has %llu bytes, the item at offset %llu of %llu bytes ends at "
 		         "%llu",
 		         c->file->name, (unsigned long long)c->file->info.size,
-		         (unsigned long long)sf_place_where(c->ckpt, c->place, off).off, l, end);
+		         (unsigned long long)at.off, l, end);
 }
 
 uint64_t sf_chunk_raw_bytes(const struct sf_tensor *t, uint32_t i)

@@ -6,6 +6,7 @@
 #include "base/path.h"
 #include "ckpt/place.h"
 
+/* A member or a stream; NULL: a file's own place. */
 static const struct sf_container *member_of(const struct sf_ckpt *ckpt, uint32_t place)
 {
 	uint32_t c = ckpt->place[place].container;
@@ -18,13 +19,21 @@ struct sf_where sf_place_where(const struct sf_ckpt *ckpt, uint32_t place, uint6
 	const struct sf_container *m = member_of(ckpt, place);
 	uint32_t file = ckpt->place[place].container;
 
-	if (m) /* a member's end fits 64 bits: the builder saw to that */
-		return (struct sf_where){ m->file, m->off + SF_MIN(off, m->len),
-			                  m->len - SF_MIN(off, m->len) };
+	if (m) { /* its end fits 64 bits: the builder saw to that */
+		const bool is_stream = m->codec != SF_CODEC_NONE;
+		const uint64_t at = SF_MIN(off, m->size);
+		return (struct sf_where){ .file = m->file,
+			                  .off = is_stream ? at : m->off + at,
+			                  .room = m->size - at,
+			                  .stream = is_stream ? m
+			                            : m->stream != SF_NONE
+			                                    ? &ckpt->container[m->stream]
+			                                    : NULL };
+	}
 	const uint64_t size = ckpt->file[file].info.size;
 	if (ckpt->file[file].missing || size == UINT64_MAX)
-		return (struct sf_where){ file, off, UINT64_MAX };
-	return (struct sf_where){ file, off, size - SF_MIN(off, size) };
+		return (struct sf_where){ file, off, UINT64_MAX, NULL };
+	return (struct sf_where){ file, off, size - SF_MIN(off, size), NULL };
 }
 
 int sf_place_find(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uint64_t len,
@@ -33,10 +42,11 @@ int sf_place_find(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uint
 	const struct sf_container *m = member_of(ckpt, place);
 	char name[SF_PLACE_NAME];
 
-	if (m && (off > m->len || len > m->len - off))
-		return sf_fail(err, -EBADMSG, "%s: %llu bytes at %llu of a member of %llu",
+	if (m && (off > m->size || len > m->size - off))
+		return sf_fail(err, -EBADMSG, "%s: %llu bytes at %llu of a %s of %llu",
 		               sf_place_name(ckpt, place, name), (unsigned long long)len,
-		               (unsigned long long)off, (unsigned long long)m->len);
+		               (unsigned long long)off, m->codec ? "stream" : "member",
+		               (unsigned long long)m->size);
 	*ret = sf_place_where(ckpt, place, off);
 	return 0;
 }
@@ -84,7 +94,8 @@ const char *sf_place_name(const struct sf_ckpt *ckpt, uint32_t place, char text[
 	int n = snprintf(text, SF_PLACE_NAME, "%s", sf_place_file(ckpt, place)->name);
 
 	for (unsigned i = 0; i < depth && n > 0 && n < SF_PLACE_NAME; i++)
-		n += snprintf(text + n, SF_PLACE_NAME - (size_t)n, ":%s", m[i]->name);
+		n += snprintf(text + n, SF_PLACE_NAME - (size_t)n, m[i]->codec ? " (%s)" : ":%s",
+		              m[i]->codec ? sf_codec_info(m[i]->codec)->name : m[i]->name);
 	return text;
 }
 
@@ -96,6 +107,10 @@ void sf_place_put(struct sf_buf *out, const struct sf_ckpt *ckpt, uint32_t place
 
 	sf_escape_text(out, f->name, f->name_len);
 	for (unsigned i = 0; i < depth; i++) {
+		if (m[i]->codec) {
+			sf_buf_printf(out, " (%s)", sf_codec_info(m[i]->codec)->name);
+			continue;
+		}
 		sf_buf_byte(out, ':');
 		sf_escape_text(out, m[i]->name, m[i]->name_len);
 	}

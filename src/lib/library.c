@@ -308,8 +308,8 @@ int shardfuse_chunk_info(const struct shardfuse *h, uint64_t tensor, uint64_t ch
 			const struct sf_ckpt *k = h->s.ckpt;
 			const struct sf_where at = sf_place_where(k, c.place, c.off);
 			out.file = k->file[at.file].name;
-			out.off = at.off;
-			out.len = c.len;
+			out.off = at.stream ? at.stream->off : at.off;
+			out.len = at.stream ? at.stream->len : c.len;
 		}
 		r = sf_lib_give(ret, &out, sizeof(out), &e);
 	}

@@ -83,7 +83,7 @@ static int copy_from_memory(struct sf_op *op, const struct sf_op_item *item, uin
 {
 	for (size_t i = 0; i < op->pieces.n; i++) {
 		const struct sf_piece *p = &op->pieces.at[i];
-		copy_piece(dst, item->mem->at + item->layout.payload_off + p->src_off, p);
+		copy_piece(dst, item->bytes + item->layout.payload_off + p->src_off, p);
 	}
 	return 0;
 }
@@ -171,7 +171,7 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	const struct sf_op_item *item = &op->items.at[i];
 	const struct sf_part *part = &op->parts.list.at[item->part];
 	const struct sf_item_layout *lay = &item->layout;
-	uint64_t room = item->mem && item->codec ? item->mem->len : item->len, base;
+	uint64_t room = item->bytes ? item->nbytes : item->len, base;
 	size_t kept = 0;
 	uint8_t *dst;
 	int r;
@@ -186,10 +186,10 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	r = plan_item(op, i);
 	if (r < 0)
 		return r;
-	if (item->mem && item->codec) {
+	if (item->bytes) {
 		dst = part_dst(op, part);
 		if (dst && part->kind == SF_PART_OBJECT_LEN) {
-			memcpy(dst, &item->mem->len, 8);
+			memcpy(dst, &item->nbytes, 8);
 			return 0;
 		}
 		return dst ? copy_from_memory(op, item, dst)

@@ -64,6 +64,17 @@ static int find(struct sf_op *op, struct sf_op_item *item, uint32_t place, uint6
 	item->off = where.off;
 	item->len = len;
 	item->room = where.room;
+	item->codec = op->r->ckpt->place[place].codec;
+	item->streams = op->r->ckpt->place[place].streams;
+	if (where.stream) { /* its items have no codec of their own: the builder saw to that */
+		item->stream = where.stream;
+		item->in_off = where.off;
+		item->in_len = len;
+		item->off = where.stream->off;
+		item->len = where.stream->len;
+		item->codec = where.stream->codec;
+		item->streams = where.stream->streams;
+	}
 	*ret_file = where.file;
 	return 0;
 }
@@ -105,7 +116,6 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 	struct sf_op_item item = { .part = (uint32_t)op->part_at,
 		                   .chunk = chunk,
 		                   .chunk_at = op->chunk_at };
-	const struct sf_place *place;
 	uint32_t file;
 	int r;
 
@@ -118,12 +128,9 @@ static int add_chunk(struct sf_op *op, const struct sf_tensor *t, uint32_t chunk
 	r = find(op, &item, t->place[chunk], t->off[chunk], t->len[chunk], &file);
 	if (r < 0)
 		return r;
-	place = &ckpt->place[t->place[chunk]];
-	item.form = place->form;
-	item.codec = place->codec;
-	item.streams = place->streams;
+	item.form = ckpt->place[t->place[chunk]].form;
 	if (item.form == SF_ITEM_RAW) {
-		item.layout = raw_layout(t, chunk, item.len);
+		item.layout = raw_layout(t, chunk, t->len[chunk]);
 		item.known = !item.codec; /* what a decoded item has is seen then */
 	} else {
 		item.known = sf_layout_get(op->r->layouts, t, chunk, &item.layout);
@@ -173,11 +180,9 @@ static int add_object(struct sf_op *op, const struct sf_part *part)
 	if (r < 0)
 		return r;
 	item.form = SF_ITEM_RAW;
-	item.codec = ckpt->place[o->place].codec;
-	item.streams = ckpt->place[o->place].streams;
 	item.known = !item.codec;
 	item.layout = (struct sf_item_layout){ .payload_len = o->len, .row_major = true };
-	if (!item.codec && (part->off > o->len || part->n > o->len - part->off)) {
+	if ((!item.codec || item.stream) && (part->off > o->len || part->n > o->len - part->off)) {
 		sf_fail(&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu",
 		        (unsigned long long)part->n, (unsigned long long)part->off,
 		        (unsigned long long)o->len);

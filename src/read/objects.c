@@ -140,7 +140,7 @@ int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, voi
 
 struct item {
 	uint32_t object, file;
-	uint64_t off, len;
+	uint64_t stored, off, len; /* stored: of the stream that it lies in, or off */
 };
 
 struct window {
@@ -190,6 +190,8 @@ static int compare_items(const void *a, const void *b)
 
 	if (x->file != y->file)
 		return x->file < y->file ? -1 : 1;
+	if (x->stored != y->stored)
+		return x->stored < y->stored ? -1 : 1;
 	return (x->off > y->off) - (x->off < y->off);
 }
 
@@ -248,10 +250,11 @@ int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint
 		if (objects[i] >= ckpt->nobjects)
 			return sf_fail(err, -EINVAL, "object %u of %u", objects[i], ckpt->nobjects);
 		o = &ckpt->object[objects[i]];
-		struct sf_where at = { SF_NONE, 0, 0 };
+		struct sf_where at = { .file = SF_NONE };
 		if (o->place != SF_NONE)
 			at = sf_place_where(ckpt, o->place, o->off);
-		items[i] = (struct item){ objects[i], at.file, at.off, o->len };
+		items[i] = (struct item){ objects[i], at.file, at.stream ? at.stream->off : at.off,
+			                  at.off, o->len };
 	}
 	/* in the order of the files: neighbours become one request */
 	qsort(items, n, sizeof(*items), compare_items);

@@ -67,15 +67,22 @@ struct sf_op_item {
 	uint32_t chunk;  /* of the part's tensor; SF_NONE: an object's item, a listed file */
 	size_t chunk_at; /* op->chunks.at[], when the part was cut into items */
 	uint32_t source; /* op->sources.at[]; SF_NONE: there is no item, layout.fill is all of it */
+	/* codec: what must be decoded to have it, the item itself or a stream that it lies in */
 	uint8_t form, codec, streams;
 	bool known;        /* the layout is */
 	bool slow;         /* only the central directory tells */
 	bool again;        /* it went back to wait its turn for memory: not in this batch */
-	uint64_t off, len; /* bytes in its stored file */
+	uint64_t off, len; /* bytes in its stored file; of a stream, all that */
 	uint64_t room;     /* from off to the end of what it lies in, file or member */
+	/* in a stream: that, and the item's bytes of what it has inside; NULL: it is in none */
+	const struct sf_container *stream;
+	uint64_t in_off, in_len;
 	struct sf_item_layout layout;
 	const struct sf_cached *mem; /* decoded, or a blob's header */
-	uint64_t head_at, head_len;  /* its first bytes, in op->head */
+	/* with a codec, once it is there: the item, in mem */
+	const uint8_t *bytes;
+	uint64_t nbytes;
+	uint64_t head_at, head_len; /* its first bytes, in op->head */
 	/* bytes of it from ahead_off on, in op->head at ahead_at: asked for with its header */
 	uint64_t ahead_at, ahead_off, ahead_len;
 };

@@ -24,6 +24,10 @@ static void decoded(const struct sf_op *op, const struct sf_op_item *item, uint6
 	struct sf_chunk c;
 	uint64_t bytes;
 
+	if (item->stream) {
+		*expect = *most = SF_MAX(item->stream->size, UINT64_C(1));
+		return;
+	}
 	if (!sf_mul(item->len, OBJECT_TIMES, expect))
 		*expect = OBJECT_DECODED_MAX;
 	*expect = SF_MAX(*expect, (uint64_t)DECODED_SLACK);
@@ -84,6 +88,18 @@ static bool same_as_before(const struct sf_op *op, uint32_t i)
 	       wants_cache(&item[-1]);
 }
 
+/* The disk is no place for it yet. */
+static int too_large(struct sf_op *op, struct sf_op_item *item)
+{
+	sf_fail(&op->err, -E2BIG,
+	        "'%s': the %s stream at %llu has %llu bytes inside, which are decoded into memory; "
+	        "--memory is %llu",
+	        op->sources.at[item->source].src->name, sf_codec_info(item->codec)->name,
+	        (unsigned long long)item->off, (unsigned long long)item->stream->size,
+	        (unsigned long long)sf_budget_limit(op->r->io->budget));
+	return sf_op_fail_item(op, item, -E2BIG);
+}
+
 /* Items up to the first one that is not there: 0 all are, 1 *ret is that one. */
 static int take_cached(struct sf_op *op, uint32_t *ret, uint32_t *ret_n)
 {
@@ -98,6 +114,8 @@ static int take_cached(struct sf_op *op, uint32_t *ret, uint32_t *ret_n)
 			sf_fail(&op->err, -ENOTSUP, "a compressed safetensors blob");
 			return sf_op_fail_at(op, item, -ENOTSUP);
 		}
+		if (item->stream && item->stream->size > sf_budget_limit(op->r->io->budget))
+			return too_large(op, item);
 		if (same_as_before(op, i))
 			continue;
 		if (first == SF_NONE) {
@@ -176,26 +194,43 @@ int sf_op_ask_cache(struct sf_op *op)
 
 static int read_memory(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
 {
-	const struct sf_cached *mem = arg;
+	const struct sf_op_item *item = arg;
 
-	if (off > mem->len || len > mem->len - off)
+	if (off > item->nbytes || len > item->nbytes - off)
 		return sf_fail(err, -EBADMSG, "%llu bytes at %llu of %llu", (unsigned long long)len,
-		               (unsigned long long)off, (unsigned long long)mem->len);
-	memcpy(buf, mem->at + off, len);
+		               (unsigned long long)off, (unsigned long long)item->nbytes);
+	memcpy(buf, item->bytes + off, len);
 	return 0;
 }
 
 /* A decoded torch.save archive: its header is in memory. */
 static int decoded_layout(struct sf_op *op, struct sf_op_item *item)
 {
-	const struct sf_cached *mem = item->mem;
 	struct sf_torch_item head;
 	uint64_t need;
-	int r = sf_torch_item_head(mem->at, mem->len, mem->len, &head, &need, &op->err);
+	int r = sf_torch_item_head(item->bytes, item->nbytes, item->nbytes, &head, &need, &op->err);
 
 	if (r == -ENOTSUP || r == -EAGAIN)
-		r = sf_layout_from_dir(read_memory, (void *)mem, mem->len, &head, &op->err);
+		r = sf_layout_from_dir(read_memory, item, item->nbytes, &head, &op->err);
 	return r < 0 ? r : sf_op_publish(op, item, &head);
+}
+
+/* Its bytes in what was decoded: all of it, or a part of what the stream has inside. */
+static int take_bytes(struct sf_op *op, struct sf_op_item *item)
+{
+	const struct sf_cached *mem = item->mem;
+
+	item->bytes = mem->at;
+	item->nbytes = mem->len;
+	if (!item->stream)
+		return 0;
+	if (mem->len != item->stream->size)
+		return sf_fail(&op->err, -EBADMSG, "the %s stream has %llu bytes inside, not %llu",
+		               sf_codec_info(item->codec)->name, (unsigned long long)mem->len,
+		               (unsigned long long)item->stream->size);
+	item->bytes += item->in_off; /* inside: sf_place_find() saw to that */
+	item->nbytes = item->in_len;
+	return 0;
 }
 
 static int blob_layout(struct sf_op *op, struct sf_op_item *item)
@@ -224,6 +259,19 @@ static int blob_layout(struct sf_op *op, struct sf_op_item *item)
 	return sf_op_publish(op, item, &head);
 }
 
+static int decoded_raw(struct sf_op *op, struct sf_op_item *item)
+{
+	const struct sf_part *part = &op->parts.list.at[item->part];
+
+	item->layout.payload_len = item->nbytes;
+	if (part->kind == SF_PART_OBJECT &&
+	    (part->off > item->nbytes || part->n > item->nbytes - part->off))
+		return sf_fail(&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu",
+		               (unsigned long long)part->n, (unsigned long long)part->off,
+		               (unsigned long long)item->nbytes);
+	return 0;
+}
+
 /* The batch ends before an item that needs more memory than there was. true: nothing is left of it. */
 static bool cut_again(struct sf_op *op)
 {
@@ -247,7 +295,6 @@ int sf_op_use_cached(struct sf_op *op)
 			op->items.at[i].mem = sf_cached_ref(op->items.at[i - 1].mem);
 	for (uint32_t i = 0; i < op->items.n; i++) {
 		struct sf_op_item *item = &op->items.at[i];
-		const struct sf_part *part = &op->parts.list.at[item->part];
 		int r = 0;
 
 		if (item->form == SF_ITEM_ST_BLOB) {
@@ -256,16 +303,12 @@ int sf_op_use_cached(struct sf_op *op)
 			if (!item->known)
 				r = blob_layout(op, item);
 			item->len = SF_MIN(item->room, size - SF_MIN(item->off, size));
-		} else if (item->codec && item->form == SF_ITEM_TORCH && !item->known) {
-			r = decoded_layout(op, item);
-		} else if (item->codec && item->form == SF_ITEM_RAW) {
-			item->layout.payload_len = item->mem->len;
-			if (part->kind == SF_PART_OBJECT &&
-			    (part->off > item->mem->len || part->n > item->mem->len - part->off))
-				r = sf_fail(
-					&op->err, -EBADMSG, "%llu bytes at %llu of an item of %llu",
-					(unsigned long long)part->n, (unsigned long long)part->off,
-					(unsigned long long)item->mem->len);
+		} else if (item->codec) {
+			r = take_bytes(op, item);
+			if (r >= 0 && item->form == SF_ITEM_TORCH && !item->known)
+				r = decoded_layout(op, item);
+			else if (r >= 0 && item->form == SF_ITEM_RAW)
+				r = decoded_raw(op, item);
 		}
 		if (r < 0)
 			return sf_op_fail_at(op, item, r);

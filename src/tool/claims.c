@@ -26,11 +26,16 @@ static int known_damage(const struct sf_ckpt *k, const struct sf_tensor *t, stru
 static uint64_t room_of(const struct sf_ckpt *k, const struct sf_chunk *c)
 {
 	const struct sf_place *p = &k->place[c->place];
-	uint64_t len = c->len;
+	const struct sf_where at = sf_place_where(k, c->place, c->off);
+	uint64_t len = c->len, most;
 
 	/* a blob holds more than the one tensor, and its length is not always known */
 	if (p->form == SF_ITEM_ST_BLOB)
-		len = sf_place_where(k, c->place, c->off).room;
+		len = at.room;
+	/* the stream's size is a claim, too */
+	if (at.stream && at.stream->streams == 1 && sf_codec_info(at.stream->codec)->ratio &&
+	    sf_mul(at.stream->len, sf_codec_info(at.stream->codec)->ratio, &most))
+		len = SF_MIN(len, most);
 	if (p->codec == SF_CODEC_NONE)
 		return len;
 	if (p->streams != 1 || !sf_codec_info(p->codec)->ratio ||

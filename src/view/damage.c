@@ -384,9 +384,10 @@ void sf_damage_text(struct sf_buf *out, const struct sf_catalog *c, const struct
 			put_number(out, d->need);
 			sf_buf_str(out, " bytes");
 		} else {
-			sf_buf_str(out, strcmp(d->code, "outside-member") == 0
-			                        ? "items that pass the end of their member"
-			                        : "items shorter than their tensors need");
+			sf_buf_str(out,
+			           strcmp(d->code, "outside-member") == 0
+			                   ? "items that pass the end of their member or stream"
+			                   : "items shorter than their tensors need");
 		}
 		sf_buf_str(out, "; ");
 		put_keys(out, c, d, true);

@@ -34,11 +34,20 @@ static void put_item(struct sf_buf *out, const struct sf_ckpt *ckpt, uint32_t pl
 	unsigned depth = sf_place_members(ckpt, place, in);
 	sf_buf_byte(out, '{');
 	put_str(out, "file", file->name, file->name_len);
+	unsigned members = 0;
 	for (unsigned i = 0; i < depth; i++) {
-		sf_buf_str(out, i ? ", " : ", \"inside\": [");
+		if (in[i]->codec)
+			continue;
+		sf_buf_str(out, members++ ? ", " : ", \"inside\": [");
 		sf_escape_json(out, in[i]->name, in[i]->name_len);
 	}
-	sf_buf_str(out, depth ? "]" : "");
+	sf_buf_str(out, members ? "]" : "");
+	for (unsigned i = 0; i < depth; i++)
+		if (in[i]->codec) /* one of them at most */
+			sf_buf_printf(out,
+			              ", \"stream\": {\"codec\": \"%s\", \"offset\": %" PRIu64
+			              ", \"length\": %" PRIu64 "}",
+			              sf_codec_info(in[i]->codec)->name, in[i]->off, in[i]->len);
 	sf_buf_printf(out, ", \"offset\": %" PRIu64 ", \"length\": %" PRIu64, off, len);
 }
 
