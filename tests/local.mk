@@ -126,6 +126,7 @@ TESTS_FORMAT = \
 
 TESTS_FAULT = \
 	%D%/fault/test_builder_faults \
+	%D%/fault/test_seam_faults \
 	%D%/fault/test_store_faults \
 	%D%/fault/test_load_faults \
 	%D%/fault/test_reader_faults
@@ -135,6 +136,9 @@ TESTS_FAULT = \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
 
 %C%_fault_test_builder_faults_SOURCES = %D%/fault/test_builder_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_seam_faults_SOURCES = %D%/fault/test_seam_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_seam_faults_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 %C%_fault_test_store_faults_SOURCES = %D%/fault/test_store_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_store_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
