@@ -141,8 +141,10 @@ struct shardfuse_open_options {
 	/* "bf16", "fp16", "fp32": of the model's floating-point tensors; NULL: as stored */
 	const char *cast;
 	const char *hf_files; /* directory of config.json and the like for hf/ */
-	int model_only;       /* the keys of the model's role alone */
+	int model_only;       /* the same as role "model" */
 	int complete;         /* damage is an error */
+	/* "model", "optim", "other": the keys of groups of this role alone; NULL: all */
+	const char *role;
 };
 /*
  * shardfuse_open - open SOURCE (a directory's path, or file://). Reads metadata only.

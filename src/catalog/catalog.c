@@ -10,6 +10,7 @@
 #include "catalog/catalog_map.h"
 #include "catalog/entry_name.h"
 #include "catalog/key_near.h"
+#include "catalog/view_wanted.h"
 
 #define CUT_DIGITS 16 /* hex digits that end a name which was cut */
 
@@ -88,8 +89,7 @@ static bool wants(const struct sf_catalog *c, struct patterns *key, struct patte
 	bool in = match_any(key, k) || !key->list->n;
 	bool out = match_any(ignore, k);
 
-	return in && !out &&
-	       (!c->opt->model_only || c->ckpt->group[k->group].role == SF_ROLE_MODEL);
+	return in && !out && sf_role_wanted(c->opt, c->ckpt->group[k->group].role);
 }
 
 /* Which keys are shown: their numbers into @chosen. */
@@ -325,7 +325,9 @@ int sf_catalog_new(const struct sf_ckpt *ckpt, const struct sf_view_options *opt
 		return sf_fail(err, -ENOMEM, "no memory for a catalog");
 	c->ckpt = ckpt;
 	c->opt = opt;
-	r = make(c, err);
+	r = sf_roles_check(opt, err);
+	if (r >= 0)
+		r = make(c, err);
 	if (r < 0) {
 		sf_catalog_free(c);
 		return r;

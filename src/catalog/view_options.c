@@ -1,11 +1,14 @@
 #include "config.h"
 
+#include <string.h>
+
 #include "base/mem.h"
 #include "catalog/view_wanted.h"
 
 void sf_view_options_init(struct sf_view_options *o)
 {
 	*o = (struct sf_view_options){
+		.role = SF_ROLE_ANY,
 		.dtype = SF_DTYPE_NONE,
 		.npy_bf16 = SF_NPY_VOID,
 		.objects = SF_OBJECTS_KEEP,
@@ -31,6 +34,24 @@ int sf_view_cast_parse(const char *word, enum sf_dtype *ret, struct sf_error *er
 			return 0;
 		}
 	return sf_fail(err, -EINVAL, "'%s' is not one of bf16, fp16, fp32", word);
+}
+
+int sf_view_role_parse(const char *word, int *ret, struct sf_error *err)
+{
+	for (int i = 0; i < SF_NROLES; i++)
+		if (strcmp(word, sf_role_names[i]) == 0) {
+			*ret = i;
+			return 0;
+		}
+	return sf_fail(err, -EINVAL, "'%s' is not one of model, optim, other", word);
+}
+
+int sf_roles_check(const struct sf_view_options *o, struct sf_error *err)
+{
+	if (!o->model_only || o->role == SF_ROLE_ANY || o->role == SF_ROLE_MODEL)
+		return 0;
+	return sf_fail(err, -EINVAL, "--model-only and --role %s exclude each other",
+	               sf_role_names[o->role]);
 }
 
 int sf_views_check(const struct sf_view_options *o, struct sf_error *err)

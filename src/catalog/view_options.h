@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "parse/dtype.h"
 
+#define SF_ROLE_ANY (-1)
 enum sf_objects_policy { SF_OBJECTS_KEEP, SF_OBJECTS_PLAIN, SF_OBJECTS_NONE };
 enum sf_npy_bf16 { SF_NPY_VOID, SF_NPY_U2, SF_NPY_F4 };
 
@@ -35,7 +36,8 @@ struct sf_view_options {
 	size_t nmap, nhf_map;
 	struct sf_map_arg *map_arg, *hf_map_arg; /* each must match something; none: nobody asks */
 	size_t nmap_arg, nhf_map_arg;
-	bool model_only;
+	int role;            /* enum sf_role: the keys of groups of this one alone; SF_ROLE_ANY */
+	bool model_only;     /* that of the model, which another role excludes */
 	enum sf_dtype dtype; /* cast of the model role's floats, SF_DTYPE_NONE as stored */
 	bool st_all_dtypes;  /* st_dtypes=all */
 	enum sf_npy_bf16 npy_bf16;
@@ -56,5 +58,7 @@ struct sf_view_options {
 void sf_view_options_init(struct sf_view_options *o);
 /* What may be cast to, by the words of --dtype. -EINVAL. */
 int sf_view_cast_parse(const char *word, enum sf_dtype *ret, struct sf_error *err);
+/* The words of --role. -EINVAL. */
+int sf_view_role_parse(const char *word, int *ret, struct sf_error *err);
 
 #endif

@@ -6,6 +6,8 @@
 #include "base/mem.h"
 #include "ckpt/ckpt.h"
 
+const char *const sf_role_names[SF_NROLES] = { "other", "model", "optim" };
+
 void sf_ckpt_free(struct sf_ckpt *ckpt)
 {
 	if (!ckpt)

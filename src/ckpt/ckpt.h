@@ -182,7 +182,8 @@ struct sf_key {
 	uint32_t object; /* ckpt->object[] or SF_NONE */
 };
 
-enum sf_role { SF_ROLE_OTHER, SF_ROLE_MODEL, SF_ROLE_OPTIM };
+enum sf_role { SF_ROLE_OTHER, SF_ROLE_MODEL, SF_ROLE_OPTIM, SF_NROLES };
+extern const char *const sf_role_names[SF_NROLES]; /* "other", … */
 
 /* Keys under one container: what GROUP.pt holds. */
 struct sf_group {

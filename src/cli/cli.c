@@ -196,7 +196,8 @@ int sf_cli_run(const struct sf_cmd *cmd, int argc, char **argv)
 		args = missing_args(cmd, args, &err);
 	else if (args >= 0 && cmd->max_args >= 0 && args > cmd->max_args)
 		args = sf_fail(&err, -EINVAL, "%s: too many arguments", cmd->name);
-	if (args >= 0 && sf_views_check(&common.session.view, &err) < 0)
+	if (args >= 0 && (sf_views_check(&common.session.view, &err) < 0 ||
+	                  sf_roles_check(&common.session.view, &err) < 0))
 		args = -EINVAL;
 	if (args < 0)
 		code = usage(cmd, &err);

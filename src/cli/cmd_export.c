@@ -9,6 +9,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "base/path.h"
+#include "catalog/view_wanted.h"
 #include "cli/cli.h"
 #include "cli/export_hf.h"
 #include "cli/old_files.h"
@@ -448,8 +449,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		return bad_usage(&err);
 	}
 	x.no_optim = o->no_optim;
-	x.optim = o->optim || (!o->no_optim && x.format == SF_OUT_PT && x.strategy == ONE_FILE &&
-	                       !common->session.view.model_only);
+	const struct sf_view_options *view = &common->session.view;
+	x.optim = o->optim || (!o->no_optim && (view->role == SF_ROLE_OPTIM ||
+	                                        (x.format == SF_OUT_PT && x.strategy == ONE_FILE &&
+	                                         sf_role_wanted(view, SF_ROLE_OPTIM))));
 
 	sf_interrupt_init();
 	int r = sf_session_open(&s, &common->session, source, &err);

@@ -95,7 +95,6 @@ static void put_facts(struct sf_buf *out, const struct sf_session *s, const stru
 
 static void put_groups(struct sf_buf *out, const struct sf_catalog *c, const struct sf_facts *f)
 {
-	static const char *const roles[] = { "other", "model", "optim" };
 	struct sf_table t = { .align = "llrrrl" };
 	char size[32];
 
@@ -112,7 +111,7 @@ static void put_groups(struct sf_buf *out, const struct sf_catalog *c, const str
 			sf_table_name(&t, of->name, of->len);
 		else
 			sf_table_cell(&t, "(unnamed)");
-		sf_table_cell(&t, "%s", roles[of->role]);
+		sf_table_cell(&t, "%s", sf_role_names[of->role]);
 		sf_table_cell(&t, "%" PRIu32, f->group[g].ntensors);
 		sf_table_cell(&t, "%" PRIu32, f->group[g].nobjects);
 		sf_table_cell(&t, "%s", sf_human_size(f->group[g].bytes, size));

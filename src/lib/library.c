@@ -52,7 +52,9 @@ static int take_options(struct shardfuse *h, const struct shardfuse_open_options
 		if (!h->hf_files)
 			return sf_fail(err, -ENOMEM, "no memory for '%s'", o.hf_files);
 	}
-	if (o.cast)
+	if (o.role)
+		r = sf_view_role_parse(o.role, &view->role, err);
+	if (r >= 0 && o.cast)
 		r = sf_view_cast_parse(o.cast, &view->dtype, err);
 	if (r >= 0)
 		r = add_strings(&view->key, o.key, o.nkey, "key", err);

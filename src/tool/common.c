@@ -60,6 +60,11 @@ static int parse_dtype(void *dest, const char *value, struct sf_error *err)
 	return sf_view_cast_parse(value, &((struct sf_view_options *)dest)->dtype, err);
 }
 
+static int parse_role(void *dest, const char *value, struct sf_error *err)
+{
+	return sf_view_role_parse(value, &((struct sf_view_options *)dest)->role, err);
+}
+
 static int parse_objects(void *dest, const char *value, struct sf_error *err)
 {
 	static const char *const names[] = { "keep", "plain", "none" };
@@ -151,7 +156,9 @@ const struct sf_opt sf_view_option_table[] = {
 	{ "map", 0, SF_OPT_CALL, 0, parse_map, "OLD=NEW|@FILE",
 	  "show stored name OLD as NEW; repeatable" },
 	{ "hf-map", 0, SF_OPT_CALL, 0, parse_hf_map, "OLD=NEW|@FILE", "the same, for hf/ only" },
-	{ "model-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "show only the model" },
+	{ "role", 0, SF_OPT_CALL, 0, parse_role, "model|optim|other",
+	  "show only the keys of this role" },
+	{ "model-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL, "the same as --role model" },
 	{ "weights-only", 0, SF_OPT_FLAG, VIEW(model_only), NULL, NULL,
 	  "the same (Composer's name for it)" },
 	{ "dtype", 0, SF_OPT_CALL, 0, parse_dtype, "bf16|fp16|fp32",

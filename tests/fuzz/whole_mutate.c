@@ -31,6 +31,8 @@ static const char *some_word(uint64_t *rnd, char buf[64])
 		"npy-bf16=f4",
 		"st-dtypes=all",
 		"model-only",
+		"role=optim",
+		"role=other",
 		"hf-strip=no",
 		"max-shard-size=1",
 		"max-shard-size=100",

@@ -390,6 +390,17 @@ def choose():
     check("--key twice", listed("--key", "model.norm.weight", "--key", "train") == {"model.norm.weight"} | {k for k in OBJ if k.startswith("train.")})
     check("--ignore", listed("--ignore", "optim") == {k for k in (*T, *OBJ) if not k.startswith("optim.")})
     check("--model-only", listed("--model-only") == {k for k in T if k.startswith("model.")})
+    for role in ("model", "optim", "other"):
+        of = lambda k: k.split(".")[0] if k.startswith(("model.", "optim.")) else "other"
+        want = {k for k in (*T, *OBJ) if of(k) == role}
+        check(f"--role {role}", want and listed("--role", role) == want, listed("--role", role) ^ want)
+    expect("--role of another word", run("keys", CKPT, "--role", "weights"), 2, err="model, optim, other")
+    expect("--role and --model-only", run("keys", CKPT, "--role", "optim", "--model-only"), 2, err="--model-only")
+    with tempfile.TemporaryDirectory() as d:
+        expect("export --role optim", run("export", CKPT, f"{d}/o.safetensors", "--role", "optim"), 0)
+        with safetensors.safe_open(f"{d}/o.safetensors", "pt") as f:
+            got = set(f.keys())
+        check("has the optimizer alone", got and {k.split(".")[0] for k in got} == {"optim"}, sorted(got)[:3])
     check("--weights-only is its alias", listed("--weights-only") == listed("--model-only"))
     r = run("keys", CKPT, "--key", "zzz")
     expect("--key that matches nothing", r, 1, err="zzz")

@@ -30,7 +30,7 @@ class ContextOptions(Sized):
 class OpenOptions(Sized):
     _fields_ = [("struct_size", C.c_size_t), ("source_format", C.c_char_p), ("key", C.POINTER(C.c_char_p)), ("ignore", C.POINTER(C.c_char_p)),
                 ("map", C.POINTER(C.c_char_p)), ("nkey", C.c_size_t), ("nignore", C.c_size_t), ("nmap", C.c_size_t), ("cast", C.c_char_p),
-                ("hf_files", C.c_char_p), ("model_only", C.c_int), ("complete", C.c_int)]
+                ("hf_files", C.c_char_p), ("model_only", C.c_int), ("complete", C.c_int), ("role", C.c_char_p)]
 
 
 class Info(Sized):
@@ -221,7 +221,11 @@ with Checkpoint(path, ctx, cast=b"bf16", model_only=1) as ck:
     wrong = [k for k, t, d in pairs if bytes_of(t) != bytes_of(d)]
     check("cast boxes are torch's", pairs and not wrong, wrong)
 
-for args, word in ((dict(cast=b"int4"), "int4"), (dict(source_format=b"none"), "none")):
+for role in (b"model", b"optim", b"other"):
+    with Checkpoint(path, ctx, role=role) as ck:
+        check(f"role {role}", {k.split(".")[0] for k in ck.tensors} <= {role.decode()} if role != b"other" else not any(k.startswith(("model.", "optim.")) for k in ck.tensors), list(ck.tensors))
+        check(f"role {role} is not empty", bool(ck.tensors) or role == b"other")
+for args, word in ((dict(cast=b"int4"), "int4"), (dict(role=b"all"), "model, optim, other"), (dict(role=b"optim", model_only=1), "--model-only"), (dict(source_format=b"none"), "none")):
     try:
         Checkpoint(path, ctx, **args)
         check(f"{args}: refused", False)

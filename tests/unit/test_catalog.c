@@ -170,6 +170,39 @@ START_TEST(model_only_shows_the_model_role)
 }
 END_TEST
 
+START_TEST(a_role_shows_its_groups_alone)
+{
+	static const uint32_t keys[SF_NROLES] = {
+		[SF_ROLE_OTHER] = 2, [SF_ROLE_MODEL] = 4, [SF_ROLE_OPTIM] = 2
+	};
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_catalog *c;
+	struct vw w;
+
+	ordinary(&w);
+	ck_assert_int_eq(sf_view_role_parse(sf_role_names[_i], &w.opt.role, &err), 0);
+	vw_open(&w);
+	ck_assert_uint_eq(w.cat->n, keys[_i]);
+	for (uint32_t i = 0; i < w.cat->n; i++)
+		ck_assert_int_eq(w.cat->group[w.cat->entry[i].group].of->role, _i);
+	/* with the other option of that kind: the model, or none */
+	w.opt.model_only = true;
+	if (_i == SF_ROLE_MODEL) {
+		ck_assert_int_eq(sf_catalog_new(w.ckpt, &w.opt, &c, &err), 0);
+		ck_assert_uint_eq(c->n, 4);
+		sf_catalog_free(c);
+	} else {
+		ck_assert_int_eq(sf_catalog_new(w.ckpt, &w.opt, &c, &err), -EINVAL);
+		ck_assert_ptr_nonnull(strstr(err.msg, "--model-only"));
+		ck_assert_ptr_nonnull(strstr(err.msg, sf_role_names[_i]));
+	}
+	ck_assert_int_eq(sf_view_role_parse("Model", &w.opt.role, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "model, optim, other"));
+	ck_assert_int_eq(w.opt.role, _i);
+	vw_close(&w);
+}
+END_TEST
+
 START_TEST(casts_reach_the_models_floats_alone)
 {
 	struct vw w;
@@ -353,6 +386,7 @@ int main(void)
 	tcase_add_test(t, at_most_64_groups_get_files);
 	tcase_add_test(t, key_and_ignore_choose_and_must_match);
 	tcase_add_test(t, model_only_shows_the_model_role);
+	tcase_add_loop_test(t, a_role_shows_its_groups_alone, 0, SF_NROLES);
 	tcase_add_test(t, casts_reach_the_models_floats_alone);
 	tcase_add_test(t, map_replaces_keys_and_prefixes);
 	tcase_add_test(t, a_prefix_ends_at_a_component);

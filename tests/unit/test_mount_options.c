@@ -47,12 +47,13 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 {
 	struct set s = { 0 };
 	struct sf_error err = SF_ERROR_INIT;
-	int r = apply(&s,
-	              "dtype=bf16,views=npy:pt:hf,key=model.a\\,b,key=model.c,ignore=x.*,map=a=b,"
-	              "hf_name=adapter_model,hf-group=ema,memory=2GB,"
-	              "timeout=5,max_shard_size=1MiB,model_only,quiet,allow_other,umask=022,"
-	              "st_dtypes=all,complete=no",
-	              &err);
+	int r = apply(
+		&s,
+		"dtype=bf16,views=npy:pt:hf,key=model.a\\,b,key=model.c,ignore=x.*,map=a=b,"
+		"hf_name=adapter_model,hf-group=ema,memory=2GB,"
+		"timeout=5,max_shard_size=1MiB,role=optim,model_only,quiet,allow_other,umask=022,"
+		"st_dtypes=all,complete=no",
+		&err);
 	ck_assert_msg(r == 0, "%s", err.msg);
 	ck_assert_int_eq(s.c.session.view.dtype, SF_BFLOAT16);
 	ck_assert_uint_eq(s.c.session.view.views.n, 3);
@@ -65,6 +66,7 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 	ck_assert_uint_eq(s.c.session.memory, 2000000000);
 	ck_assert_uint_eq(s.c.session.timeout_s, 5);
 	ck_assert_uint_eq(s.c.session.view.max_shard_size, 1 << 20);
+	ck_assert_int_eq(s.c.session.view.role, SF_ROLE_OPTIM);
 	ck_assert(s.c.session.view.model_only && s.c.quiet && s.o.allow_other &&
 	          s.c.session.view.st_all_dtypes && !s.c.session.complete);
 	ck_assert_str_eq(s.o.umask, "022");
@@ -104,6 +106,7 @@ START_TEST(unknown_words_are_errors_that_name_the_near_one)
 		{ "timeout", "needs =" },
 		{ "timeout=soon", "soon" },
 		{ "model_only=maybe", "yes or no" },
+		{ "role=models", "model, optim, other" },
 	};
 	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
 		struct set s = { 0 };
