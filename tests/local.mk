@@ -117,6 +117,7 @@ TESTS_FORMAT = \
 	%D%/format/test_roles \
 	%D%/format/test_seam_fill \
 	%D%/format/test_seam_layouts \
+	%D%/format/test_seam_said \
 	%D%/format/test_seam_streams \
 	%D%/format/test_seams \
 	%D%/format/test_seams_values \

@@ -52,14 +52,31 @@ static void put_numbers(struct sf_table *t, const uint64_t *at, unsigned n)
 	sf_buf_release(&b);
 }
 
+/* "stride [1, 2], negated"; "dense" */
+static void put_layout(struct sf_table *t, const struct sf_chunk_layout *l, unsigned ndim)
+{
+	struct sf_buf b = { 0 };
+
+	for (unsigned d = 0; l->stride && d < ndim; d++)
+		sf_buf_printf(&b, d ? ", %" PRId64 : "stride [%" PRId64, l->stride[d]);
+	sf_buf_str(&b, l->stride ? (ndim ? "]" : "") : "dense");
+	sf_buf_str(&b, l->conj ? ", conjugated" : "");
+	sf_buf_str(&b, l->neg ? ", negated" : "");
+	sf_table_cell(t, "%s", sf_buf_cstr(&b));
+	sf_buf_release(&b);
+}
+
 static void put_shards(struct sf_buf *out, const struct sf_ckpt *k, const struct sf_tensor *t)
 {
 	static const char *const heads[] = { "chunk",  "origin", "extent", "part",
-		                             "offset", "length", "file" };
-	struct sf_table rows = { .align = t->part ? "rlllrrl" : "rllrrl" };
+		                             "layout", "offset", "length", "file" };
+	const struct sf_chunk_layout *layout = t->more ? t->more->layout : NULL;
+	struct sf_table rows = { .align = t->part && layout   ? "rllllrrl"
+		                          : t->part || layout ? "rlllrrl"
+		                                              : "rllrrl" };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(heads); i++)
-		if (i != 3 || t->part)
+		if ((i != 3 || t->part) && (i != 4 || layout))
 			sf_table_cell(&rows, "%s", heads[i]);
 	for (uint32_t i = 0; i < t->nchunks; i++) {
 		struct sf_chunk ch;
@@ -69,6 +86,8 @@ static void put_shards(struct sf_buf *out, const struct sf_ckpt *k, const struct
 		put_numbers(&rows, ch.extent, t->ndim);
 		if (t->part)
 			put_numbers(&rows, (const uint64_t[]){ ch.part_off, ch.part_len }, 2);
+		if (layout)
+			put_layout(&rows, &layout[i], t->ndim);
 		put_item(&rows, k, ch.place, ch.off, ch.len, t->more && t->more->has_fill);
 	}
 	if (t->nchunks)
@@ -92,6 +111,12 @@ static void put_tensor(struct sf_buf *out, const struct sf_session *s, const str
 	if (g->len) {
 		sf_buf_str(out, ", group ");
 		sf_escape_text(out, g->name, g->len);
+	}
+	const uint32_t first = sf_tensor_storage(s->ckpt, e->tensor);
+	if (first != e->tensor) {
+		const struct sf_key *of = &s->ckpt->key[s->ckpt->tensor[first].key];
+		sf_buf_str(out, ", tied to ");
+		sf_escape_text(out, of->name, of->len);
 	}
 	sf_buf_byte(out, '\n');
 }

@@ -19,8 +19,6 @@ static void put_str(struct sf_buf *out, const char *name, const char *s, size_t 
 
 static void put_groups(struct sf_buf *out, const struct sf_catalog *c, const struct sf_facts *f)
 {
-	static const char *const roles[] = { "other", "model", "optim" };
-
 	sf_buf_str(out, "\"groups\": [");
 	for (uint32_t g = 0; g < c->ngroups; g++) {
 		const struct sf_group *of = c->group[g].of;
@@ -29,10 +27,22 @@ static void put_groups(struct sf_buf *out, const struct sf_catalog *c, const str
 		sf_buf_printf(out,
 		              ", \"role\": \"%s\", \"tensors\": %" PRIu32 ", \"objects\": %" PRIu32
 		              ", \"bytes\": %" PRIu64 ", \"elements\": %" PRIu64 "}",
-		              roles[of->role], f->group[g].ntensors, f->group[g].nobjects,
+		              sf_role_names[of->role], f->group[g].ntensors, f->group[g].nobjects,
 		              f->group[g].bytes, f->group[g].elements);
 	}
 	sf_buf_str(out, "]");
+}
+
+/* Tensors that are shown and have the storage of an earlier one: "tied_to" of their entries. */
+static uint32_t count_tied(const struct sf_catalog *c)
+{
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < c->n && c->ckpt->tied; i++) {
+		const uint32_t t = c->entry[i].tensor;
+		n += t != SF_NONE && sf_tensor_storage(c->ckpt, t) != t;
+	}
+	return n;
 }
 
 static void put_facts(struct sf_buf *out, const struct sf_catalog *c, const struct sf_facts *f)
@@ -177,9 +187,10 @@ void sf_ckpt_json(struct sf_buf *out, const struct sf_catalog *c)
 	else
 		sf_buf_str(out, "\",\n \"ranks\": null");
 	sf_buf_printf(out,
-	              ",\n \"tensors\": %" PRIu32 ",\n \"objects\": %" PRIu32
-	              ",\n \"bytes\": %" PRIu64 ",\n \"files\": %" PRIu32 ",\n ",
-	              c->ntensors, c->nobjects, f.all.bytes, k->nfiles);
+	              ",\n \"tensors\": %" PRIu32 ",\n \"tied\": %" PRIu32
+	              ",\n \"objects\": %" PRIu32 ",\n \"bytes\": %" PRIu64
+	              ",\n \"files\": %" PRIu32 ",\n ",
+	              c->ntensors, count_tied(c), c->nobjects, f.all.bytes, k->nfiles);
 	put_facts(out, c, &f);
 	sf_buf_str(out, ",\n ");
 	put_groups(out, c, &f);

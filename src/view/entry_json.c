@@ -51,6 +51,17 @@ static void put_item(struct sf_buf *out, const struct sf_ckpt *ckpt, uint32_t pl
 	sf_buf_printf(out, ", \"offset\": %" PRIu64 ", \"length\": %" PRIu64, off, len);
 }
 
+static void put_layout(struct sf_buf *out, const struct sf_chunk_layout *l, unsigned ndim)
+{
+	if (l->stride)
+		sf_buf_str(out, ", \"stride\": [");
+	for (unsigned d = 0; l->stride && d < ndim; d++)
+		sf_buf_printf(out, d ? ", %" PRId64 : "%" PRId64, l->stride[d]);
+	sf_buf_str(out, l->stride ? "]" : "");
+	sf_buf_str(out, l->conj ? ", \"conj\": true" : "");
+	sf_buf_str(out, l->neg ? ", \"neg\": true" : "");
+}
+
 static void put_shard(struct sf_buf *out, const struct sf_ckpt *ckpt, const struct sf_tensor *t,
                       uint32_t i)
 {
@@ -67,6 +78,8 @@ static void put_shard(struct sf_buf *out, const struct sf_ckpt *ckpt, const stru
 	if (t->part)
 		sf_buf_printf(out, ", \"part\": [%" PRIu64 ", %" PRIu64 "]", chunk.part_off,
 		              chunk.part_len);
+	if (t->more && t->more->layout)
+		put_layout(out, &t->more->layout[i], t->ndim);
 	sf_buf_byte(out, '}');
 }
 
@@ -92,6 +105,12 @@ static void put_head(struct sf_buf *out, const struct sf_catalog *c, const struc
 			              sf_dtype_info(e->dtype)->torch);
 		put_numbers(out, "shape", t->shape, t->ndim);
 		sf_buf_printf(out, ", \"bytes\": %" PRIu64 ", ", t->bytes);
+		const uint32_t first = sf_tensor_storage(c->ckpt, e->tensor);
+		if (first != e->tensor) {
+			const struct sf_key *of = &c->ckpt->key[c->ckpt->tensor[first].key];
+			put_str(out, "tied_to", of->name, of->len);
+			sf_buf_str(out, ", ");
+		}
 	}
 	put_str(out, "group", g->name, g->len);
 	sf_buf_str(out, ", \"shards\": [");
