@@ -67,6 +67,7 @@ TESTS_UNIT = \
 	%D%/unit/test_far_reads \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
+	%D%/unit/test_session \
 	%D%/unit/test_sessions \
 	%D%/unit/test_s3_list \
 	%D%/unit/test_s3_sign \

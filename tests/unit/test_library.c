@@ -248,6 +248,8 @@ START_TEST(ranges_are_checked)
 	ck_assert_ptr_nonnull(strstr(err.msg, t.key));
 	ck_assert_int_eq(shardfuse_tensor_read(h, 0, UINT64_MAX, &byte, 2, NULL), -EINVAL);
 	ck_assert_int_eq(shardfuse_tensor_read(h, UINT64_MAX, 0, &byte, 1, NULL), -EINVAL);
+	ck_assert_int_eq(shardfuse_tensor_read(h, UINT64_MAX, 1, &byte, 0, &err), -EINVAL);
+	ck_assert_ptr_null(strstr(err.msg, "it has"));
 	shardfuse_close(h);
 }
 END_TEST
