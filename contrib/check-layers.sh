@@ -28,6 +28,7 @@ fuse: base store parse ckpt format read catalog value view tree lib tool cli
 homes='
 c[jJ][sS][oO][nN]	src/base/json.c
 openssl/	src/base/sha256.c src/store/s3_sign.c
+curl/	src/store/http_curl.c
 zstd	src/parse/zstd.c
 zlib\.h	src/parse/crc32_zlib.c src/parse/crc32_deflate.c
 libdeflate	src/parse/crc32_deflate.c

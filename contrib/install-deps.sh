@@ -3,9 +3,9 @@
 # what it installs, and nothing when all is there. apt's own words go to a log that is shown when it fails.
 set -eu
 
-build='build-essential autoconf automake libtool pkg-config libcjson-dev libssl-dev libzstd-dev libdeflate-dev libfuse3-dev fuse3 check'
+build='build-essential autoconf automake libtool pkg-config libcjson-dev libssl-dev libzstd-dev libdeflate-dev libcurl4-openssl-dev libfuse3-dev fuse3 check'
 tests='python3 python3-venv zsh fish'
-fedora='gcc make autoconf automake libtool pkgconf cjson-devel openssl-devel libzstd-devel libdeflate-devel fuse3-devel fuse3 check-devel python3'
+fedora='gcc make autoconf automake libtool pkgconf cjson-devel openssl-devel libzstd-devel libdeflate-devel libcurl-devel fuse3-devel fuse3 check-devel python3'
 
 want=$build
 case ${1-} in

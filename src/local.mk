@@ -30,7 +30,7 @@ SF_SOURCES_STORE = \
 	%D%/store/fetch_many.c \
 	%D%/store/filter.c \
 	%D%/store/guard.c \
-	%D%/store/http_none.c \
+	%D%/store/http_ask.c \
 	%D%/store/io.c \
 	%D%/store/open_files.c \
 	%D%/store/open_room.c \
@@ -43,6 +43,11 @@ SF_SOURCES_STORE = \
 	%D%/store/store.c \
 	%D%/store/store_file.c \
 	%D%/store/xml.c
+if HAVE_CURL
+SF_SOURCES_STORE += %D%/store/http_curl.c
+else
+SF_SOURCES_STORE += %D%/store/http_none.c
+endif
 
 SF_SOURCES_PARSE = \
 	%D%/parse/codec.c \

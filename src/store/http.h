@@ -32,46 +32,47 @@ const char *sf_http_header(const struct sf_http_head *head, const char *name, si
 struct sf_http_req {
 	const char *method; /* "GET" "HEAD" "PUT" "POST" "DELETE" */
 	const char *url;    /* percent-encoded, without userinfo; sent as it is, "/../" too */
-	const char *const *headers; /* "Name: value", or "Name:" which is not sent; ends with NULL;
-	                               may be NULL */
-	const void *body;           /* what is sent */
+	/* "Name: value", or "Name:" which is not sent then; ends with NULL; may be NULL */
+	const char *const *headers;
+	const void *body; /* what is sent */
 	size_t body_len;
 	const char *ca_bundle; /* NULL: the system's */
 	unsigned timeout_ms;   /* of all of it, from when it is sent; 0: none */
-	int64_t not_before_ns; /* sf_now_ns(): it is sent then; 0: at once */
-	bool no_proxy;         /* servers of this machine's own network: metadata */
-	bool follow;           /* redirects, five at most, never from https to http;
-	                            Authorization goes to the host it was meant for alone */
-	bool fresh;            /* on a connection of its own, which is not kept either */
+	unsigned stall_ms;     /* without a byte; 0: none */
+	int64_t not_before_ns; /* of sf_now_ns(): it is sent then; 0: at once */
+	bool no_proxy;         /* for servers next door: metadata */
+	/* redirects, five at most, never from https to http; Authorization goes to the host that it
+	 * was meant for alone */
+	bool follow;
+	bool fresh; /* on a connection of its own */
 	/*
 	 * Both on the transport's thread, where they may neither wait nor take long. answer comes
-	 * before the first byte, or the end, of every body: 0, or negative with a message in
-	 * @req->err, and the connection is closed. bytes: a part of the body. NULL: bytes are not
-	 * wanted.
+	 * once before the first byte of the body, or before done where there is none: 0, or
+	 * negative with a message in @req->err, and the connection is closed. bytes: a part of the
+	 * body. NULL: bytes are not wanted.
 	 */
 	int (*answer)(struct sf_http_req *req, const struct sf_http_head *head);
 	int (*bytes)(struct sf_http_req *req, const void *at, size_t len);
 	/*
-	 * Once, on the transport's thread, or the submitter's: 0 the whole answer came, whatever its
-	 * status; what answer or bytes said; else one of these, with the host in the message:
-	 * -ECANCELED, -ETIMEDOUT, -ECONNREFUSED, -EHOSTUNREACH (also: no such name), -ECONNRESET
-	 * (also: a body that was cut), -EPROTO (no HTTP), -EKEYREJECTED (TLS), -ELOOP redirects,
-	 * -EINVAL (the URL), -ENOMEM.
+	 * Once, on the transport's thread: 0 the whole answer came, whatever its status; what
+	 * answer or bytes said; else one of these, with the host in the message: -ECANCELED;
+	 * -ETIMEDOUT; -ECONNREFUSED; -EHOSTUNREACH (also: no such name); -ECONNRESET (also: a body
+	 * that was cut); -ECONNABORTED TLS did not begin; -EKEYREJECTED it began, and the
+	 * certificate is not good; -EPROTO no HTTP; -ELOOP redirects; -EINVAL the URL; -ENOMEM.
 	 */
 	void (*done)(struct sf_http_req *req, int r);
 	struct sf_error err;
 	/* the transport's */
-	struct sf_http *http;
-	struct sf_http_req *next, *prev;
+	struct sf_http_req *next;
 	void *priv;
-	unsigned state;
+	_Atomic bool cancelled;
 };
-/* Never waits; done is called even where it fails at once. */
+/* Never waits: fails by done. */
 void sf_http_submit(struct sf_http *http, struct sf_http_req *req);
-/* Asks that it ends soon, with -ECANCELED: done is still to come, or was called, but not from here.
- * Of a request that is under way or has ended, whose memory is still there. */
+/* Asks that it ends soon, with -ECANCELED; done is still to come, or was called, but not from here.
+ * Only of a request that was submitted and whose memory is there. */
 void sf_http_cancel(struct sf_http_req *req);
-/* Connections to servers that were opened so far, for tests. */
+/* Connections to servers that were made so far. */
 uint64_t sf_http_connections(const struct sf_http *http);
 
 /* A small request and its whole answer, waited for. */
@@ -93,6 +94,7 @@ struct sf_http_answer {
 	char *body; /* malloc'ed, NUL behind */
 	size_t len;
 	char **kept; /* one per want_headers, NULL where the answer has none */
+	size_t nkept;
 };
 /* 0: there was an answer, whatever its status; else as sf_http_req's done. Not on a transport's
  * thread. */
