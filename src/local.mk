@@ -42,6 +42,7 @@ SF_SOURCES_STORE = \
 	%D%/store/source_wait.c \
 	%D%/store/store.c \
 	%D%/store/store_file.c \
+	%D%/store/url.c \
 	%D%/store/xml.c
 if HAVE_CURL
 SF_SOURCES_STORE += %D%/store/http_curl.c

@@ -1,0 +1,48 @@
+/* A SOURCE that is a URL: its parts, and how it may be shown. */
+#ifndef SF_STORE_URL_H
+#define SF_STORE_URL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include "base/buf.h"
+#include "base/error.h"
+
+#define SF_URL_MAX 8192 /* bytes of a SOURCE that is a URL */
+
+/* Bytes of "scheme" in front of "://"; 0: a path. */
+size_t sf_url_scheme(const char *source);
+
+struct sf_url {
+	char *scheme; /* in lower case */
+	char *user;   /* decoded; NULL: there is no userinfo */
+	char *password;
+	char *host; /* in lower case, a number of IPv6 in its []; of s3 and gs the bucket */
+	char *port; /* digits; NULL */
+	/*
+	 * http, https: "" or "/a/b", percent-encoded, without a "/" at its end. s3, gs: the keys'
+	 * beginning as it stands, byte for byte, without "/" at either end: a "%" is one.
+	 */
+	char *path;
+	char *query; /* without its "?"; NULL: none */
+	char *shown; /* without userinfo and query: the only thing to be told of it */
+};
+/*
+ * sf_url_parse - takes a URL of http, https, s3 or gs apart.
+ *
+ * -EINVAL: no host, a port that is none, a "%" without two hex digits or that hides a NUL, a
+ * fragment, a control character, userinfo, port or query of s3 and gs; -ENOTSUP another scheme;
+ * -E2BIG. Messages show as much of it as may be shown. *ret is then empty.
+ */
+int sf_url_parse(const char *source, struct sf_url *ret, struct sf_error *err);
+void sf_url_release(struct sf_url *u);
+
+/* How any SOURCE may be shown, also one that is no good URL: paths as they are. NULL: no memory. */
+char *sf_url_shown(const char *source);
+
+/* Appends @s as a part of a URL: what is neither letter, digit nor one of "-._~" as %XX, "/" too
+ * unless @slash. */
+void sf_url_encode(struct sf_buf *out, const char *s, size_t len, bool slash);
+/* %XX to bytes, in place; false: malformed, or it hides a NUL. */
+bool sf_url_decode(char *s);
+
+#endif

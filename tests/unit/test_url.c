@@ -1,0 +1,175 @@
+#include "config.h"
+
+#include <string.h>
+
+#include "base/mem.h"
+#include "sf_test.h"
+#include "store/url.h"
+
+static void same(const char *got, const char *want)
+{
+	ck_assert_int_eq(got == NULL, want == NULL);
+	if (want)
+		ck_assert_str_eq(got, want);
+}
+
+START_TEST(a_url_is_taken_apart)
+{
+	static const struct {
+		const char *source, *scheme, *user, *password, *host, *port, *path, *query, *shown;
+	} good[] = {
+		{ "http://h", "http", NULL, NULL, "h", NULL, "", NULL, "http://h" },
+		{ "HTTPS://H.Example:8443/a/b/", "https", NULL, NULL, "h.example", "8443", "/a/b",
+		  NULL, "HTTPS://H.Example:8443/a/b/" },
+		{ "http://u:p%40ss@h/x?k=v&z", "http", "u", "p@ss", "h", NULL, "/x", "k=v&z",
+		  "http://h/x" },
+		{ "http://u@h:/", "http", "u", "", "h", NULL, "", NULL, "http://h:/" },
+		{ "http://a@b:c@h/x", "http", "a@b", "c", "h", NULL, "/x", NULL, "http://h/x" },
+		{ "http://[::1]:80/x", "http", NULL, NULL, "[::1]", "80", "/x", NULL,
+		  "http://[::1]:80/x" },
+		{ "http://h/a%20b/c d\xc3\xa9", "http", NULL, NULL, "h", NULL, "/a%20b/c%20d%C3%A9",
+		  NULL, "http://h/a%20b/c d\xc3\xa9" },
+		{ "http://h/a@b/../c", "http", NULL, NULL, "h", NULL, "/a@b/../c", NULL,
+		  "http://h/a@b/../c" },
+		{ "s3://bucket", "s3", NULL, NULL, "bucket", NULL, "", NULL, "s3://bucket" },
+		{ "s3://Buck_et/a//b%20?#x/", "s3", NULL, NULL, "Buck_et", NULL, "a//b%20?#x", NULL,
+		  "s3://Buck_et/a//b%20?#x/" },
+		{ "gs://b//k/", "gs", NULL, NULL, "b", NULL, "k", NULL, "gs://b//k/" },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(good); i++) {
+		struct sf_url u;
+		struct sf_error err = SF_ERROR_INIT;
+		ck_assert_msg(sf_url_parse(good[i].source, &u, &err) == 0, "%s: %s", good[i].source,
+		              err.msg);
+		same(u.scheme, good[i].scheme);
+		same(u.user, good[i].user);
+		same(u.password, good[i].password);
+		same(u.host, good[i].host);
+		same(u.port, good[i].port);
+		same(u.path, good[i].path);
+		same(u.query, good[i].query);
+		same(u.shown, good[i].shown);
+		sf_url_release(&u);
+	}
+}
+END_TEST
+
+/* No message, and no shown form, has a word of a secret, however the URL is malformed. */
+START_TEST(a_bad_url_is_said_without_its_secrets)
+{
+	static const struct {
+		const char *source;
+		int r;
+		const char *says;
+	} bad[] = {
+		{ "http://", -EINVAL, "no host" },
+		{ "http:///x", -EINVAL, "no host" },
+		{ "http://:80/x", -EINVAL, "no host" },
+		{ "http://SECRET@/x", -EINVAL, "no host" },
+		{ "http://u:SECRET@h/%zz", -EINVAL, "two hex digits" },
+		{ "http://u:SECRET@h/%0", -EINVAL, "two hex digits" },
+		{ "http://u:SECRET@h/a%00b", -EINVAL, "two hex digits" },
+		{ "http://u:SECRET%@h/", -EINVAL, "two hex digits" },
+		{ "http://h/x?SECRET#f", -EINVAL, "%23" },
+		{ "http://h/x?a SECRET", -EINVAL, "blank" },
+		{ "http://u:SECRET@h:99999/", -EINVAL, "port" },
+		{ "http://u:SECRET@h:http/", -EINVAL, "port" },
+		{ "http://u:SEC/RET@h/", -EINVAL, "port" },
+		{ "http://u:12/SECRET@h/%zz", -EINVAL, "two hex digits" },
+		{ "http://u:SECRET@[::1/", -EINVAL, "port" },
+		{ "http://u:SECRET@h\n/", -EINVAL, "control character" },
+		{ "http://u:SECRET@a b/", -EINVAL, "character of its host" },
+		{ "s3://", -EINVAL, "no bucket" },
+		{ "s3:///key", -EINVAL, "no bucket" },
+		{ "s3://id:SECRET@bucket/key", -EINVAL, "credentials do not go into" },
+		{ "s3://id:SEC/RET@bucket/key", -EINVAL, "no ':'" },
+		{ "s3://bucket:80/key", -EINVAL, "no ':'" },
+		{ "s3://bucket?x=SECRET", -EINVAL, "no '?'" },
+		{ "gs://bu%63ket/key", -EINVAL, "no '%'" },
+		{ "ftp://u:SECRET@h/x", -ENOTSUP, "no ftp://" },
+		{ "no/url", -EINVAL, "no URL" },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++) {
+		struct sf_url u;
+		struct sf_error err = SF_ERROR_INIT;
+		int r = sf_url_parse(bad[i].source, &u, &err);
+		char *shown = sf_url_shown(bad[i].source);
+		ck_assert_msg(r == bad[i].r, "%s: %d %s", bad[i].source, r, err.msg);
+		ck_assert_msg(strstr(err.msg, bad[i].says) != NULL, "%s: %s", bad[i].source,
+		              err.msg);
+		ck_assert_msg(!strstr(err.msg, "SEC") && !strstr(err.msg, "RET"), "%s: %s",
+		              bad[i].source, err.msg);
+		ck_assert_msg(!strstr(shown, "SEC") && !strstr(shown, "RET"), "%s: %s",
+		              bad[i].source, shown);
+		free(shown);
+	}
+}
+END_TEST
+
+START_TEST(a_long_url_is_refused)
+{
+	char url[SF_URL_MAX + 8];
+	struct sf_url u;
+
+	memset(url, 'a', sizeof(url));
+	memcpy(url, "http://h/", 9);
+	url[SF_URL_MAX] = '\0';
+	ck_assert_int_eq(sf_url_parse(url, &u, NULL), 0);
+	sf_url_release(&u);
+	url[SF_URL_MAX] = 'a';
+	url[SF_URL_MAX + 1] = '\0';
+	ck_assert_int_eq(sf_url_parse(url, &u, NULL), -E2BIG);
+}
+END_TEST
+
+START_TEST(names_become_parts_of_urls_and_back)
+{
+	char all[256], back[1024];
+	struct sf_buf b = { 0 };
+
+	for (int i = 1; i < 256; i++)
+		all[i - 1] = (char)i;
+	all[255] = '\0';
+	for (int slash = 0; slash < 2; slash++) {
+		sf_buf_reset(&b);
+		sf_url_encode(&b, all, 255, slash);
+		snprintf(back, sizeof(back), "%s", sf_buf_cstr(&b));
+		ck_assert_int_eq(strspn(back, "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+		                              "0123456789-._~%/"),
+		                 strlen(back));
+		ck_assert_int_eq(strchr(back, '/') != NULL, slash);
+		ck_assert(sf_url_decode(back));
+		ck_assert_str_eq(back, all);
+	}
+	sf_buf_release(&b);
+}
+END_TEST
+
+START_TEST(paths_are_no_urls)
+{
+	ck_assert_uint_eq(sf_url_scheme("/a/b"), 0);
+	ck_assert_uint_eq(sf_url_scheme("a://b"), 1);
+	ck_assert_uint_eq(sf_url_scheme("://b"), 0);
+	ck_assert_uint_eq(sf_url_scheme("a:/b"), 0);
+	ck_assert_uint_eq(sf_url_scheme("a/b://c"), 0);
+	char *shown = sf_url_shown("/a/u:p@h?x");
+	ck_assert_str_eq(shown, "/a/u:p@h?x");
+	free(shown);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("url");
+	TCase *c = tcase_create("url");
+
+	tcase_add_test(c, a_url_is_taken_apart);
+	tcase_add_test(c, a_bad_url_is_said_without_its_secrets);
+	tcase_add_test(c, a_long_url_is_refused);
+	tcase_add_test(c, names_become_parts_of_urls_and_back);
+	tcase_add_test(c, paths_are_no_urls);
+	suite_add_tcase(s, c);
+	return sf_test_main(s);
+}
