@@ -168,6 +168,8 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	if (r >= 0)
 		r = make_absolute(&common->log_file, err);
 	if (r >= 0)
+		r = make_absolute(&common->session.store.ca_bundle, err);
+	if (r >= 0)
 		r = sf_mountpoint_prepare(where, &mountpoint, err);
 	if (r >= 0)
 		r = sf_mountpoint_lock(mountpoint, &d.lock_fd, err);

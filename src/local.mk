@@ -31,17 +31,19 @@ SF_SOURCES_STORE = \
 	%D%/store/filter.c \
 	%D%/store/guard.c \
 	%D%/store/http_ask.c \
+	%D%/store/http_range.c \
+	%D%/store/http_retry.c \
 	%D%/store/io.c \
 	%D%/store/open_files.c \
 	%D%/store/open_room.c \
-	%D%/store/s3_error.c \
-	%D%/store/s3_list.c \
-	%D%/store/s3_sign.c \
+	%D%/store/remote.c \
+	%D%/store/remote_ask.c \
 	%D%/store/source.c \
 	%D%/store/source_file.c \
 	%D%/store/source_wait.c \
 	%D%/store/store.c \
 	%D%/store/store_file.c \
+	%D%/store/store_http.c \
 	%D%/store/url.c \
 	%D%/store/xml.c
 if HAVE_CURL

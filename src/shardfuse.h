@@ -115,6 +115,9 @@ struct shardfuse_context_options {
 	void (*log)(void *arg, int level, const char *line);
 	void *log_arg;
 	int log_level; /* lines up to this one; 0: errors alone */
+	/* https: a file of certificates to trust; NULL: the system's. Kept until the context is
+	 * freed. */
+	const char *ca_bundle;
 };
 /*
  * shardfuse_context_new - starts the threads. @opt may be NULL. Errors: -ENOMEM, -EAGAIN no
@@ -167,7 +170,7 @@ struct shardfuse_info {
 	const char *source, *format; /* "dcp" */
 	const char *writer;          /* who wrote it as far as it can be told, or NULL */
 	int64_t step;                /* -1: not known */
-	int64_t mtime_ns;            /* commit time since 1970 */
+	int64_t mtime_ns;            /* commit time since 1970; 0: not known */
 	uint64_t tensors, objects, groups, warnings, chunks;
 	uint64_t bytes; /* of all tensors, dense */
 	unsigned ranks; /* that wrote it; 0: not known */

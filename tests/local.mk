@@ -109,6 +109,11 @@ TESTS_UNIT = \
 	%D%/unit/test_zip_write \
 	%D%/unit/test_zstd
 
+# what needs a transport
+if HAVE_CURL
+TESTS_UNIT += %D%/unit/test_remote
+endif
+
 TESTS_FORMAT = \
 	%D%/format/test_dcp_edges \
 	%D%/format/test_dcp_meta \
@@ -163,7 +168,7 @@ endif
 
 # What tests alone need of C: linked where it is used.
 noinst_LTLIBRARIES += libsftest.la
-libsftest_la_SOURCES = %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
+libsftest_la_SOURCES = %D%/lib/http_server.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
 LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
@@ -309,4 +314,4 @@ endif
 
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/seam_torch.h %D%/format/seam_world.h %D%/lib/no_tmpfile.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
-EXTRA_DIST += %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
+EXTRA_DIST += %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h

@@ -69,7 +69,9 @@ static void put_facts(struct sf_buf *out, const struct sf_session *s, const stru
 	put_escaped(out, "\nformat      ", k->format);
 	if (k->writer)
 		put_escaped(out, ", written by ", k->writer);
-	sf_buf_printf(out, "\ncommitted   %s\n", sf_time_text(k->mtime_ns, when));
+	if (k->mtime_ns) /* a server may not tell */
+		sf_buf_printf(out, "\ncommitted   %s", sf_time_text(k->mtime_ns, when));
+	sf_buf_byte(out, '\n');
 	if (k->step >= 0)
 		sf_buf_printf(out, "step        %" PRId64 "\n", k->step);
 	if (k->ranks)

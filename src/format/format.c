@@ -150,6 +150,13 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
 		if (formats[i]->unfinished &&
 		    formats[i]->unfinished(l->files.at, l->files.n, why, sizeof(why)))
 			return sf_fail(err, -ENOENT, "'%s': not committed: %s", store->source, why);
+	if (l->files.n == 0 && store->ops->look)
+		return sf_fail(
+			err, -ENOENT,
+			"'%s' is not a checkpoint: it has neither .metadata nor "
+			"model.safetensors (with or without .index.json), in it or below "
+			"model/ (a web server does not list: other names are not looked for)",
+			store->source);
 	if (l->files.n == 0)
 		return sf_fail(err, -ENOENT, "'%s' is not a checkpoint: it has no files",
 		               store->source);
@@ -198,9 +205,24 @@ static int known_name(const char *name, struct sf_error *err)
 	               words(names, sizeof(names), " or ", name_of), sf_unread_names);
 }
 
+/* What may make a checkpoint, of a store that cannot list; the formats look for the rest, by the
+ * names that the metadata gives. */
+static int look_for_names(struct sf_store *store, struct listing *l, struct sf_error *err)
+{
+	const char *all[64];
+	size_t n = 0;
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
+		for (const char *const *name = formats[i]->names; *name; name++)
+			if (n < SF_ARRAY_LEN(all))
+				all[n++] = *name;
+	return store->ops->look(store, all, n, add_file, l, err);
+}
+
 static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
 {
-	int r = store->ops->list(store, "", 1, add_file, l, err);
+	int r = store->ops->look ? look_for_names(store, l, err)
+	                         : store->ops->list(store, "", 1, add_file, l, err);
 
 	if (r == -E2BIG || r == -ENOMEM)
 		sf_fail(err, r, "'%s': %zu files listed: %s", store->source, l->files.n,

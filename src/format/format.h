@@ -20,6 +20,9 @@ struct sf_format {
 	/* A file of this name in a directory of a run makes that a checkpoint; NULL: no name
 	 * does. */
 	const char *marker_file;
+	/* What may make a directory one, or something that is not read: what is looked for in a
+	 * store that cannot list. Ends with NULL. */
+	const char *const *names;
 	/* How sure are we, 0..100? From names and at most the first bytes of one file. @files: the
 	 * listing, sorted by name. */
 	int (*probe)(struct sf_store *store, const struct sf_objinfo *files, size_t n,

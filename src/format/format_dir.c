@@ -3,7 +3,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/buf.h"
 #include "base/mem.h"
+#include "base/path.h"
+#include "ckpt/ckpt_builder.h"
 #include "format/format_dir.h"
 
 static int by_name(const void *key, const void *elem)
@@ -15,6 +18,71 @@ const struct sf_objinfo *sf_format_listed(const struct sf_objinfo *files, size_t
                                           const char *name)
 {
 	return n ? bsearch(name, files, n, sizeof(*files), by_name) : NULL;
+}
+
+void sf_format_found_release(struct sf_format_found *f)
+{
+	sf_objinfos_release(&f->files);
+	sf_arena_release(&f->arena);
+}
+
+static int add_found(void *arg, const struct sf_objinfo *info)
+{
+	struct sf_format_found *f = arg;
+	struct sf_objinfo copy = *info;
+
+	copy.name = sf_arena_strdup(&f->arena, info->name, strlen(info->name));
+	if (copy.name && info->version.etag)
+		copy.version.etag =
+			sf_arena_strdup(&f->arena, info->version.etag, strlen(info->version.etag));
+	return !copy.name || (info->version.etag && !copy.version.etag) ||
+	                       sf_objinfos_push(&f->files, copy) < 0
+	               ? -ENOMEM
+	               : 0;
+}
+
+static int two_by_name(const void *a, const void *b)
+{
+	return strcmp(((const struct sf_objinfo *)a)->name, ((const struct sf_objinfo *)b)->name);
+}
+
+int sf_format_find(struct sf_format_dir *dir, const char *const *names, size_t n,
+                   struct sf_ckpt_builder *b, struct sf_format_found *found, struct sf_error *err)
+{
+	SF_FREE const char **ask = sf_alloc_array(n, sizeof(*ask));
+	struct sf_buf name = { .limit = 8192 };
+	size_t k = 0;
+	int r = 0;
+
+	if (!dir->store->ops->look)
+		return 0;
+	for (size_t i = 0; ask && i < n && r >= 0; i++) {
+		sf_buf_reset(&name);
+		sf_buf_str(&name, dir->dir);
+		sf_buf_str(&name, names[i]);
+		sf_buf_cstr(&name);
+		if (sf_buf_check(&name) < 0 ||
+		    sf_path_check((const char *)name.at, name.len, NULL) < 0 ||
+		    sf_format_listed(dir->files, dir->nfiles, (const char *)name.at))
+			continue;
+		ask[k] = sf_arena_strdup(&found->arena, (const char *)name.at, name.len);
+		r = ask[k++] ? 0 : -ENOMEM;
+	}
+	sf_buf_release(&name);
+	for (size_t i = 0; i < dir->nfiles && r >= 0; i++)
+		r = sf_objinfos_push(&found->files, dir->files[i]);
+	if (!ask || r < 0)
+		return sf_fail(err, -ENOMEM, "no memory for the names of %zu files", n);
+	r = dir->store->ops->look(dir->store, ask, k, add_found, found, err);
+	if (r < 0)
+		return r == -ENOMEM ? sf_fail(err, r, "no memory for %zu files", n) : r;
+	r = sf_ckpt_builder_listing(b, found->files.at + dir->nfiles, found->files.n - dir->nfiles,
+	                            err);
+	if (found->files.n)
+		qsort(found->files.at, found->files.n, sizeof(*found->files.at), two_by_name);
+	dir->files = found->files.at;
+	dir->nfiles = found->files.n;
+	return r;
 }
 
 /* Composer: ep0-ba2, of which the second number counts batches. */

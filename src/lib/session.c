@@ -8,6 +8,7 @@
 #include "format/format_unread.h"
 #include "lib/session.h"
 #include "lib/session_watch.h"
+#include "store/url.h"
 #include "view/hf/hf_companions.h"
 
 void sf_session_options_init(struct sf_session_options *o)
@@ -43,7 +44,9 @@ int sf_session_store(struct sf_session *s, const struct sf_session_options *opt,
 		s->io = &s->own_io; /* it is there for good: sessions are not moved */
 	}
 	if (r >= 0) {
-		struct sf_session_watch *watch = sf_session_watch_begin(s->io, "opening", source);
+		SF_FREE char *shown = sf_url_shown(source);
+		struct sf_session_watch *watch =
+			sf_session_watch_begin(s->io, "opening", shown ? shown : "SOURCE");
 		r = sf_store_open(s->io, source, &opt->store, &s->store, err);
 		if (r == -ENOTDIR)
 			r = sf_unread_source(source, err);
@@ -63,7 +66,7 @@ static void find_companions(struct sf_session *s, const char *source)
 
 	if (s->view.hf_files)
 		s->view.hf_files_found = s->view.hf_files;
-	else if (sf_hf_find_files(source, &s->hf_found) == 0)
+	else if (!sf_url_scheme(source) && sf_hf_find_files(source, &s->hf_found) == 0)
 		s->view.hf_files_found = s->hf_found;
 	if (!s->view.hf_files_found)
 		return;

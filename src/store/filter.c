@@ -118,6 +118,15 @@ static int filter_list(struct sf_store *s, const char *dir, unsigned depth,
 	return f->inner->ops->list(f->inner, dir, depth, each, arg, err);
 }
 
+static int filter_look(struct sf_store *s, const char *const *names, size_t n,
+                       int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+                       struct sf_error *err)
+{
+	struct filter_store *f = (struct filter_store *)s;
+
+	return f->inner->ops->look(f->inner, names, n, each, arg, err);
+}
+
 static void filter_store_free(struct sf_store *s)
 {
 	struct filter_store *f = (struct filter_store *)s;
@@ -132,6 +141,9 @@ static void filter_store_free(struct sf_store *s)
 static const struct sf_store_ops store_ops = { .open = filter_open,
 	                                       .list = filter_list,
 	                                       .free = filter_store_free };
+static const struct sf_store_ops looking_ops = {
+	.open = filter_open, .list = filter_list, .look = filter_look, .free = filter_store_free
+};
 
 int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *arg), void *arg,
                     struct sf_store **ret, struct sf_error *err)
@@ -146,7 +158,10 @@ int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *
 			done(arg);
 		return sf_fail(err, -ENOMEM, "no memory for a store");
 	}
-	f->s = (struct sf_store){ .ops = &store_ops, .io = s->io, .source = source };
+	f->s = (struct sf_store){ .ops = s->ops->look ? &looking_ops : &store_ops,
+		                  .io = s->io,
+		                  .source = source,
+		                  .opt = s->opt };
 	f->inner = s;
 	f->wrap = wrap;
 	f->done = done;

@@ -1,64 +1,23 @@
 #include "config.h"
 
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/mem.h"
 #include "store/source.h"
 #include "store/store_file.h"
+#include "store/store_http.h"
+#include "store/url.h"
 
-/* %XX of a file:// URL, in place; false when it is malformed or hides a NUL. */
-static bool percent_decode(char *s)
+/* A directory, by file://. */
+static int open_file_url(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                         struct sf_store **ret, struct sf_error *err)
 {
-	char *to = s;
-
-	for (; *s; s++) {
-		if (*s != '%') {
-			*to++ = *s;
-			continue;
-		}
-		if (!isxdigit((unsigned char)s[1]) || !isxdigit((unsigned char)s[2]))
-			return false;
-		char hex[3] = { s[1], s[2], 0 };
-		*to = (char)strtol(hex, NULL, 16);
-		if (!*to++)
-			return false;
-		s += 2;
-	}
-	*to = '\0';
-	return true;
-}
-
-/* "scheme" of scheme://, as a length; 0 without one. */
-static size_t scheme_len(const char *s)
-{
-	size_t n = 0;
-
-	while (isalnum((unsigned char)s[n]) || s[n] == '+' || s[n] == '-' || s[n] == '.')
-		n++;
-	return n && strncmp(s + n, "://", 3) == 0 ? n : 0;
-}
-
-int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
-                  struct sf_store **ret, struct sf_error *err)
-{
-	size_t scheme = scheme_len(source);
-	SF_FREE char *path = NULL;
-	int r;
-
-	if (!scheme) {
-		r = sf_store_file(io, source, source, ret, err);
-		if (r >= 0)
-			(*ret)->opt = opt;
-		return r;
-	}
-	if (scheme != 4 || strncasecmp(source, "file", 4) != 0)
-		return sf_fail(
-			err, -ENOTSUP,
-			"%.*s:// sources are not supported by this version, only local directories",
-			(int)scheme, source);
 	const char *at = source + 7;
+	SF_FREE char *path = NULL;
+
+	(void)opt;
 	if (strncasecmp(at, "localhost/", 10) == 0)
 		at += 9;
 	if (*at != '/')
@@ -69,10 +28,42 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	path = strdup(at);
 	if (!path)
 		return sf_fail(err, -ENOMEM, "'%s': no memory", source);
-	if (!percent_decode(path))
+	if (!sf_url_decode(path))
 		return sf_fail(err, -EINVAL, "'%s': a %% is not followed by two hex digits",
 		               source);
-	r = sf_store_file(io, path, path, ret, err);
+	return sf_store_file(io, path, path, ret, err);
+}
+
+/* What stands before "://", and who opens it. */
+static const struct {
+	const char *scheme;
+	int (*open)(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+	            struct sf_store **ret, struct sf_error *err);
+} schemes[] = {
+	{ "file", open_file_url },
+	{ "http", sf_store_http },
+	{ "https", sf_store_http },
+};
+
+int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                  struct sf_store **ret, struct sf_error *err)
+{
+	size_t len = sf_url_scheme(source), i = 0;
+	int r;
+
+	while (len && i < SF_ARRAY_LEN(schemes) &&
+	       (strlen(schemes[i].scheme) != len ||
+	        strncasecmp(schemes[i].scheme, source, len) != 0))
+		i++;
+	if (!len)
+		r = sf_store_file(io, source, source, ret, err);
+	else if (i == SF_ARRAY_LEN(schemes))
+		r = sf_fail(err, -ENOTSUP,
+		            "%.*s:// sources are not supported by this version, only local "
+		            "directories, http:// and https://",
+		            (int)SF_MIN(len, (size_t)40), source);
+	else
+		r = schemes[i].open(io, source, opt, ret, err);
 	if (r >= 0)
 		(*ret)->opt = opt;
 	return r;

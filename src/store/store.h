@@ -107,6 +107,12 @@ struct sf_store_ops {
 	int (*list)(struct sf_store *s, const char *dir, unsigned depth,
 	            int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
 	            struct sf_error *err);
+	/* Of @names those that are there, asked for side by side and told of as list does, in no
+	 * order: how a store is looked through whose list is -ENOTSUP. NULL: list can. Not called in
+	 * tasks of io->pool. */
+	int (*look)(struct sf_store *s, const char *const *names, size_t n,
+	            int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+	            struct sf_error *err);
 	/* A plain descriptor of the object for FUSE passthrough (local stores); the caller closes
 	 * it. NULL or -ENOTSUP: has none. */
 	int (*fd)(struct sf_store *s, const char *name, const struct sf_objinfo *want,
@@ -122,9 +128,9 @@ struct sf_store {
 };
 
 /*
- * sf_store_open - a store for SOURCE: a path or file:// (a directory). Relative paths are taken
- * now: the directory is held open, so mounting over it later is fine. s3:// gs:// http(s):// are
- * -ENOTSUP with a message in this version. Not a directory: -ENOTDIR, missing: -ENOENT, each with
+ * sf_store_open - a store for SOURCE: a path or file:// (a directory), http:// or https://. Relative
+ * paths are taken now: the directory is held open, so mounting over it later is fine. Of a server
+ * nothing is asked yet. Other schemes are -ENOTSUP with a message in this version. Not a directory: -ENOTDIR, missing: -ENOENT, each with
  * the path in the message. @opt: NULL: nothing is given; else it lasts as long as the store.
  */
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,

@@ -47,6 +47,8 @@ const struct sf_opt sf_common_options[] = {
 	  "deadline of each read (default 60, 0: none)" },
 	{ "complete", 0, SF_OPT_FLAG, SESSION(complete), NULL, NULL,
 	  "refuse a damaged checkpoint" },
+	{ "ca-bundle", 0, SF_OPT_STR, SESSION(store.ca_bundle), NULL, "FILE",
+	  "https: certificates to trust instead of the system's" },
 	{ "quiet", 'q', SF_OPT_FLAG, AT(quiet), NULL, NULL, "print errors only" },
 	{ "log-level", 0, SF_OPT_CALL, 0, parse_log_level, "LEVEL", "error, warn, info or debug" },
 	{ "log-file", 0, SF_OPT_STR, AT(log_file), NULL, "FILE", "log to FILE" },

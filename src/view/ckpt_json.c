@@ -133,7 +133,8 @@ static void put_time(struct sf_buf *out, int64_t ns)
 	char when[40];
 	struct tm tm;
 
-	if (gmtime_r(&t, &tm) && strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm))
+	/* 0: nobody knows; servers do not always tell */
+	if (ns && gmtime_r(&t, &tm) && strftime(when, sizeof(when), "%Y-%m-%dT%H:%M:%SZ", &tm))
 		sf_buf_printf(out, "\"committed\": \"%s\"", when);
 	else
 		sf_buf_str(out, "\"committed\": null");

@@ -60,7 +60,7 @@ START_TEST(sources_that_are_no_directory_are_refused_with_their_name)
 		{ "/nowhere/at/all", -ENOENT, "/nowhere/at/all" },
 		{ "/dev/null", -ENOTDIR, "/dev/null" },
 		{ "s3://bucket/run", -ENOTSUP, "s3://" },
-		{ "https://host/run", -ENOTSUP, "https://" },
+		{ "ftp://u:secret@host/run", -ENOTSUP, "ftp://" },
 		{ "file://host/x", -EINVAL, "file://host/x" },
 		{ "file:///a%zz", -EINVAL, "%zz" },
 		{ "file:///a%00", -EINVAL, "%00" },

@@ -177,6 +177,25 @@ int dcp_warn_unread(struct sf_ckpt_builder *b, const char *dir, const struct dcp
 	                            found->unread.msg);
 }
 
+int dcp_find_files(const struct dcp_meta *m, struct sf_format_dir *src, struct sf_ckpt_builder *b,
+                   struct sf_format_found *found, struct sf_error *err)
+{
+	SF_FREE const char **names = NULL;
+
+	if (!src->store->ops->look)
+		return 0;
+	names = sf_alloc_array(m->place.n, sizeof(*names));
+	if (!names)
+		return sf_fail(err, -ENOMEM, "dcp: no memory for the names of %zu files",
+		               m->place.n);
+	for (size_t i = 0; i < m->place.n; i++) {
+		const struct dcp_str *s = &m->str.at[m->place.at[i].path];
+		/* one with a NUL in it is no file's */
+		names[i] = strlen(s->at) == s->len ? s->at : "";
+	}
+	return sf_format_find(src, names, m->place.n, b, found, err);
+}
+
 uint32_t dcp_count_ranks(const struct dcp_meta *m)
 {
 	int64_t max = -1;

@@ -4,6 +4,7 @@
 
 #include "ckpt/ckpt_builder.h"
 #include "format/dcp/dcp_meta.h"
+#include "format/format_dir.h"
 
 /* @dir is "" or ends in '/'. */
 int64_t dcp_rank_metadata(const char *name, const char *dir); /* R of DIR__R.metadata, or -1 */
@@ -24,6 +25,9 @@ int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_obj
                  size_t n, const char *dir, struct dcp_found *ret, struct sf_error *err);
 /* A warning about what stood in, if anything did. */
 int dcp_warn_unread(struct sf_ckpt_builder *b, const char *dir, const struct dcp_found *found);
+/* The files that it names, looked for where they were not listed: sf_format_find. */
+int dcp_find_files(const struct dcp_meta *m, struct sf_format_dir *src, struct sf_ckpt_builder *b,
+                   struct sf_format_found *found, struct sf_error *err);
 uint32_t
 dcp_count_ranks(const struct dcp_meta *m); /* from the names of the files in use; 0 unknown */
 /* What the facts say about who wrote it, e.g. "torch 2.4 to 2.12"; constant text. */

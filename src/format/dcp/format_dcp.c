@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
 #include "base/path.h"
 #include "ckpt/ckpt_builder.h"
 #include "format/dcp/dcp_composite.h"
@@ -74,6 +75,7 @@ static int look_at(void *arg, const char *file, struct sf_error *err)
 static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err)
 {
+	SF_CLEANUP(sf_format_found_release) struct sf_format_found more = { 0 };
 	struct sf_format_dir src = { .store = store, .files = files, .nfiles = n, .dir = "" };
 	struct dcp_meta meta = { 0 };
 	struct sf_ckpt_builder *b = NULL;
@@ -92,6 +94,8 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 	sf_ckpt_builder_look(b, look_at, store);
 	if (dcp_has_metadata(files, n, "")) {
 		r = dcp_read_dir(&meta, store, files, n, "", &found, err);
+		if (r >= 0)
+			r = dcp_find_files(&meta, &src, b, &more, err);
 		if (r >= 0)
 			r = dcp_lower(&meta, &src, b, err);
 		if (r >= 0)
@@ -137,12 +141,30 @@ static int dcp_unfinished(const struct sf_objinfo *files, size_t n, char *why, s
 /* These write DCP, some of them among other formats. */
 static const char *const dcp_also[] = { "megatron", "olmo-core", "composer", NULL };
 
+/* Not the ranks' own metadata: how many there are is told by a listing alone. */
+static const char *const dcp_names[] = {
+	".metadata",
+	"meta.pt", /* Lightning's */
+	"metadata.json",
+	"common.pt",
+	"model/.metadata",
+	"optim/.metadata",
+	"optimizer/.metadata",
+	"pytorch_model_fsdp_0/.metadata",
+	"optimizer_0/.metadata",
+	"weights/.metadata",
+	"weights/metadata.json",
+	"model_and_optim/.metadata",
+	NULL,
+};
+
 const struct sf_format sf_format_dcp = {
 	.name = "dcp",
 	.about = "PyTorch distributed checkpoint",
 	.also = dcp_also,
 	.marker = ".metadata",
 	.marker_file = ".metadata",
+	.names = dcp_names,
 	.unfinished = dcp_unfinished,
 	.probe = dcp_probe,
 	.load = dcp_load,

@@ -41,6 +41,8 @@ static int load(struct safetensors_lowering *h)
 	const struct sf_objinfo *index = safetensors_listed(h, SAFETENSORS_INDEX);
 	int r = index ? safetensors_read_index(h, index) : 0;
 
+	if (r >= 0 && index)
+		r = sf_format_find(h->src, h->names.at, h->names.n, h->b, &h->found, h->err);
 	if (r >= 0 && !h->nindexed)
 		r = safetensors_take_listing(h);
 	if (r >= 0)
@@ -58,13 +60,14 @@ static int load(struct safetensors_lowering *h)
 	return r < 0 ? r : safetensors_lower(h);
 }
 
-int safetensors_load_dir(const struct sf_format_dir *src, struct sf_ckpt_builder *b,
+int safetensors_load_dir(const struct sf_format_dir *dir, struct sf_ckpt_builder *b,
                          struct safetensors_facts *ret, struct sf_error *err)
 {
 	/* what becomes a warning leaves its message here: the caller's is for a failure */
 	struct sf_error own = SF_ERROR_INIT;
+	struct sf_format_dir src = *dir;
 	struct safetensors_lowering h = {
-		.src = src, .b = b, .err = &own, .name.limit = HF_NAME_MAX
+		.src = &src, .b = b, .err = &own, .name.limit = HF_NAME_MAX
 	};
 	int r = load(&h);
 
@@ -79,6 +82,7 @@ int safetensors_load_dir(const struct sf_format_dir *src, struct sf_ckpt_builder
 	sf_json_free(h.index);
 	sf_buf_release(&h.name);
 	sf_arena_release(&h.arena);
+	sf_format_found_release(&h.found);
 	return r < 0 ? sf_fail(err, r, "%s", own.msg) : r;
 }
 
@@ -116,10 +120,14 @@ const char *safetensors_writer(const struct safetensors_facts *f)
 /* DCP's Hugging Face writer makes them too. */
 static const char *const also[] = { "dcp", NULL };
 
+static const char *const names[] = { SAFETENSORS_INDEX, "model.safetensors",
+	                             "adapter_model.safetensors", NULL };
+
 const struct sf_format sf_format_safetensors = {
 	.name = "safetensors",
 	.also = also,
 	.marker = "*.safetensors",
+	.names = names,
 	.about = "safetensors files: plain, with an index, or DCP's shards",
 	.probe = hf_probe,
 	.load = hf_load,

@@ -33,7 +33,8 @@ SF_VEC(safetensors_names, const char *);
 SF_VEC(safetensors_origins, uint64_t);
 
 struct safetensors_lowering {
-	const struct sf_format_dir *src;
+	struct sf_format_dir *src;
+	struct sf_format_found found; /* files that the index names, of a store that cannot list */
 	struct sf_ckpt_builder *b;
 	struct sf_error *err;
 	struct sf_arena arena;          /* headers, names */

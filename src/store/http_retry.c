@@ -1,0 +1,103 @@
+#include "config.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/http_retry.h"
+
+#define WAIT_FIRST_MS 200u
+#define TOKENS 500
+#define TOKENS_TRY 5
+
+bool sf_http_status_again(unsigned status)
+{
+	switch (status) {
+	case 408:
+	case 429:
+	case 500:
+	case 502:
+	case 503:
+	case 504:
+	case 509:
+		return true;
+	}
+	return false;
+}
+
+bool sf_http_error_again(int r)
+{
+	switch (r) {
+	case -ETIMEDOUT:
+	case -ECONNREFUSED:
+	case -ECONNRESET:
+	case -ECONNABORTED:
+	case -EHOSTUNREACH:
+		return true;
+	}
+	return false;
+}
+
+unsigned sf_http_wait_ms(unsigned n, uint64_t random)
+{
+	uint64_t most = WAIT_FIRST_MS;
+
+	while (n-- > 1 && most < SF_HTTP_WAIT_MOST_MS)
+		most *= 2;
+	return (unsigned)(random % (SF_MIN(most, (uint64_t)SF_HTTP_WAIT_MOST_MS) + 1));
+}
+
+int64_t sf_http_retry_after_ms(const char *value, size_t len, int64_t now)
+{
+	char text[64];
+	struct tm tm = { 0 };
+	int64_t s = 0;
+	size_t i = 0;
+
+	for (; i < len && isdigit((unsigned char)value[i]) && i < 9; i++)
+		s = s * 10 + (value[i] - '0');
+	if (i && i == len)
+		return s * 1000;
+	if (len >= sizeof(text))
+		return -1;
+	memcpy(text, value, len);
+	text[len] = '\0';
+	const char *end = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+	if (!end || *end)
+		return -1;
+	return SF_MAX((int64_t)timegm(&tm) - now, 0) * 1000;
+}
+
+uint64_t sf_http_random(void)
+{
+	static _Atomic uint64_t state;
+	uint64_t z = atomic_fetch_add_explicit(&state, 0x9e3779b97f4a7c15, memory_order_relaxed) ^
+	             (uint64_t)sf_now_ns();
+
+	z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+	z = (z ^ z >> 27) * 0x94d049bb133111eb;
+	return z ^ z >> 31;
+}
+
+bool sf_http_tokens_take(struct sf_http_tokens *t)
+{
+	if (atomic_fetch_add_explicit(&t->spent, TOKENS_TRY, memory_order_relaxed) <=
+	    TOKENS - TOKENS_TRY)
+		return true;
+	atomic_fetch_sub_explicit(&t->spent, TOKENS_TRY, memory_order_relaxed);
+	return false;
+}
+
+void sf_http_tokens_give(struct sf_http_tokens *t)
+{
+	int spent = atomic_load_explicit(&t->spent, memory_order_relaxed);
+
+	while (spent > 0 &&
+	       !atomic_compare_exchange_weak_explicit(&t->spent, &spent, spent - 1,
+	                                              memory_order_relaxed, memory_order_relaxed))
+		;
+}

@@ -1,0 +1,34 @@
+/* Which requests are tried again, and when: no I/O. */
+#ifndef SF_STORE_HTTP_RETRY_H
+#define SF_STORE_HTTP_RETRY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define SF_HTTP_TRIES_MOST 10
+#define SF_HTTP_WAIT_MOST_MS 20000
+
+/* Is it the server's or the network's trouble, that may be over soon? Of an answer's status; of what
+ * sf_http_req's done was given. */
+bool sf_http_status_again(unsigned status);
+bool sf_http_error_again(int r);
+
+/* How long to wait before the @n-th further try (1, 2 …): full jitter, at random between 0 and 200 ms
+ * doubled @n - 1 times, 20 s at most. */
+unsigned sf_http_wait_ms(unsigned n, uint64_t random);
+uint64_t sf_http_random(void); /* any thread */
+/* Retry-After: seconds, or a date, to be measured from @now (seconds since 1970). -1: neither. */
+int64_t sf_http_retry_after_ms(const char *value, size_t len, int64_t now);
+
+/*
+ * What a store may spend on trying again: when all of its requests fail, they must not become ten
+ * times as many. Any thread.
+ */
+struct sf_http_tokens {
+	_Atomic int spent; /* { 0 }: none */
+};
+bool sf_http_tokens_take(struct sf_http_tokens *t); /* before a further try; false: none is left */
+void sf_http_tokens_give(struct sf_http_tokens *t); /* a request has succeeded */
+
+#endif

@@ -1,0 +1,56 @@
+/* Sources that lie behind HTTP: ranges of one version of an object, asked for again where that helps. */
+#ifndef SF_STORE_REMOTE_H
+#define SF_STORE_REMOTE_H
+
+#include "store/http.h"
+#include "store/http_retry.h"
+#include "store/source.h"
+
+/* What a request for an object's bytes is made of. Range and If-Match come to it. */
+struct sf_remote_call {
+	char *url;      /* malloc'ed */
+	char **headers; /* malloc'ed, as each of them; ends with NULL; NULL: none */
+};
+void sf_remote_call_release(struct sf_remote_call *call);
+
+struct sf_remote_store;
+struct sf_remote_ops {
+	/* Called for every try, on any thread. -EAGAIN: it would have to wait (for credentials),
+	 * and @may_wait is false: it is called again where it may. */
+	int (*call)(struct sf_remote_store *s, const char *name, bool may_wait,
+	            struct sf_remote_call *ret, struct sf_error *err);
+	/* An answer that refused, with the first bytes of its body: 0 its status decides; negative:
+	 * that, with a message, is how the request ends; SF_REMOTE_AGAIN: ask once more, what was
+	 * wrong is mended (a new region, new credentials). Any thread; never waits. May be NULL. */
+	int (*refused)(struct sf_remote_store *s, unsigned status, const struct sf_http_head *head,
+	               const char *body, size_t len, struct sf_error *err);
+};
+#define SF_REMOTE_AGAIN 1
+
+/* A store of such sources: the beginning of its own struct. All of its sources are freed before
+ * it. */
+struct sf_remote_store {
+	struct sf_store s;
+	const struct sf_remote_ops *ops;
+	struct sf_http *http;
+	struct sf_http_tokens tokens;
+	bool follow; /* redirects */
+};
+
+/*
+ * sf_remote_source - object @name of @s, of @size bytes, in the version that @version has: an ETag
+ * in its quotes, or a date as Last-Modified has it; NULL: the server has neither, and only its size
+ * tells it from another.
+ *
+ * An answer counts when it is exactly what was asked for: status, range, size, version, length. One
+ * of another version is -ESTALE, for this request and all that come after it.
+ */
+int sf_remote_source(struct sf_remote_store *s, const char *name, uint64_t size,
+                     const struct sf_version *version, struct sf_source **ret,
+                     struct sf_error *err);
+
+/* A small request of such a store, tried again as its ranges are, until the io's deadline. */
+int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
+                  struct sf_http_answer *ret, struct sf_error *err);
+
+#endif

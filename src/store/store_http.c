@@ -1,0 +1,483 @@
+#include "config.h"
+
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <strings.h>
+
+#include "base/map.h"
+#include "base/mem.h"
+#include "base/path.h"
+#include "base/thread_pool.h"
+#include "base/vec.h"
+#include "store/http_range.h"
+#include "store/remote.h"
+#include "store/store_http.h"
+#include "store/url.h"
+
+#define PAGE_MAX 65536 /* bytes of an answer's body that we do not want */
+
+/* An object as it was seen first. */
+struct pinned {
+	char *name, *etag; /* etag: as sf_remote_source wants it, or NULL */
+	uint64_t size;
+	int64_t mtime_ns;
+};
+SF_VEC(pins, struct pinned);
+
+struct http_store {
+	struct sf_remote_store r;
+	char *base, *query;  /* "https://host/dir", "?…" or "" */
+	char *authorization; /* a header; NULL: none */
+	struct {
+		pthread_mutex_t m;
+		struct pins pins;
+		struct sf_map names;
+	} locked;
+};
+
+/* ---- requests ---- */
+
+static char *url_of(const struct http_store *h, const char *name)
+{
+	struct sf_buf b = { 0 };
+
+	sf_buf_str(&b, h->base);
+	sf_buf_byte(&b, '/');
+	sf_url_encode(&b, name, strlen(name), true);
+	sf_buf_str(&b, h->query);
+	sf_buf_cstr(&b);
+	if (sf_buf_check(&b) >= 0)
+		return (char *)b.at;
+	sf_buf_release(&b);
+	return NULL;
+}
+
+static int http_call(struct sf_remote_store *s, const char *name, bool may_wait,
+                     struct sf_remote_call *ret, struct sf_error *err)
+{
+	struct http_store *h = (struct http_store *)s;
+	struct sf_remote_call call = { .url = url_of(h, name) };
+
+	(void)may_wait;
+	if (h->authorization && call.url) {
+		call.headers = calloc(2, sizeof(*call.headers));
+		if (call.headers)
+			call.headers[0] = strdup(h->authorization);
+	}
+	if (!call.url || (h->authorization && (!call.headers || !call.headers[0]))) {
+		sf_remote_call_release(&call);
+		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
+	}
+	*ret = call;
+	return 0;
+}
+
+static const struct sf_remote_ops remote_ops = { .call = http_call };
+
+enum { TAG, MODIFIED, LENGTH, RANGE, TYPE };
+static const char *const wanted[] = { "etag",          "last-modified", "content-length",
+	                              "content-range", "content-type",  NULL };
+
+/* Asks for @name's headers, or for its first byte. */
+static int ask(struct http_store *h, const char *name, bool head, struct sf_http_answer *ret,
+               struct sf_error *err)
+{
+	SF_FREE char *url = url_of(h, name);
+	const char *headers[3] = { NULL };
+	struct sf_http_ask a = { .method = head ? "HEAD" : "GET",
+		                 .url = url,
+		                 .headers = headers,
+		                 .ca_bundle = h->r.s.opt ? h->r.s.opt->ca_bundle : NULL,
+		                 .limit = PAGE_MAX,
+		                 .follow = true,
+		                 .want_headers = wanted };
+	size_t n = 0;
+	int r;
+
+	if (!url)
+		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
+	if (!head)
+		headers[n++] = "Range: bytes=0-0";
+	if (h->authorization)
+		headers[n++] = h->authorization;
+	r = sf_remote_ask(&h->r, &a, ret, err);
+	return r < 0 ? sf_fail_ctx(err, r, "'%s'", name) : 0;
+}
+
+static int refusal(const struct http_store *h, const char *name, unsigned status,
+                   struct sf_error *err)
+{
+	if (status == 404 || status == 410)
+		return sf_fail(err, -ENOENT, "'%s': not below %s (the server answers %u)", name,
+		               h->r.s.source, status);
+	if (status == 401 || status == 403)
+		return sf_fail(err, -EACCES, "'%s': the server of %s refuses it (%u)", name,
+		               h->r.s.source, status);
+	return sf_fail(err, -EIO, "'%s': the server of %s answers %u", name, h->r.s.source, status);
+}
+
+static bool number(const char *text, uint64_t *ret)
+{
+	const char *end = text + strlen(text);
+
+	return sf_http_number(&text, end, ret) && text == end;
+}
+
+/* What an answer says of the object; *ret_size is UINT64_MAX where it does not say how long it is. */
+static int take(const struct http_store *h, const char *name, const struct sf_http_answer *a,
+                struct pinned *ret, struct sf_error *err)
+{
+	const char *tag = a->kept[TAG] ? a->kept[TAG] : a->kept[MODIFIED];
+	uint64_t first, last;
+	struct tm tm = { 0 };
+
+	ret->size = UINT64_MAX;
+	if (a->status == 206 || a->status == 416) {
+		if (!a->kept[RANGE] ||
+		    sf_content_range(a->kept[RANGE], strlen(a->kept[RANGE]), &first, &last,
+		                     &ret->size) < 0 ||
+		    (a->status == 416 && ret->size))
+			return refusal(h, name, a->status, err);
+	} else if (a->status != 200) {
+		return refusal(h, name, a->status, err);
+	} else if (a->kept[TYPE] && strncasecmp(a->kept[TYPE], "text/html", 9) == 0 &&
+	           !sf_has_suffix(name, ".html")) {
+		return sf_fail(err, -EBADMSG,
+		               "'%s': the server of %s sends a web page (text/html) instead: is "
+		               "the URL that of the files?",
+		               name, h->r.s.source);
+	} else if (a->kept[LENGTH] && !number(a->kept[LENGTH], &ret->size)) {
+		return sf_fail(err, -EBADMSG, "'%s': the server says that its length is '%.40s'",
+		               name, a->kept[LENGTH]);
+	}
+	if (ret->size != UINT64_MAX && ret->size > INT64_MAX)
+		return sf_fail(err, -EBADMSG, "'%s': the server says that it has %" PRIu64 " bytes",
+		               name, ret->size);
+	if (tag && strlen(tag) < 1024 && !(ret->etag = strdup(tag)))
+		return sf_fail(err, -ENOMEM, "'%s': no memory", name);
+	if (a->kept[MODIFIED] && strptime(a->kept[MODIFIED], "%a, %d %b %Y %H:%M:%S GMT", &tm))
+		ret->mtime_ns = (int64_t)timegm(&tm) * 1000000000;
+	return 0;
+}
+
+/* @name as it is now. Some servers know no HEAD, or do not say how long a file is. */
+static int see(struct http_store *h, const char *name, struct pinned *ret, struct sf_error *err)
+{
+	struct sf_http_answer a = { 0 };
+	int r = ask(h, name, true, &a, err);
+
+	if (r < 0)
+		return r;
+	if (a.status == 400 || a.status == 403 || a.status == 405 || a.status == 501 ||
+	    (a.status == 200 && !a.kept[LENGTH])) {
+		sf_http_answer_release(&a);
+		r = ask(h, name, false, &a, err);
+		if (r == -E2BIG)
+			r = sf_fail(err, -ENOTSUP,
+			            "'%s': the server of %s neither answers HEAD nor gives ranges",
+			            name, h->r.s.source);
+		if (r < 0)
+			return r;
+	}
+	r = take(h, name, &a, ret, err);
+	if (r >= 0 && ret->size == UINT64_MAX)
+		r = sf_fail(err, -ENOTSUP, "'%s': the server of %s does not say how long it is",
+		            name, h->r.s.source);
+	sf_http_answer_release(&a);
+	if (r < 0) {
+		free(ret->etag);
+		ret->etag = NULL;
+	}
+	return r;
+}
+
+/* ---- versions ---- */
+
+static int same_name(void *arg, uint32_t value, const char *key, size_t len)
+{
+	const struct http_store *h = arg;
+	const char *name = h->locked.pins.at[value].name;
+
+	return strlen(name) == len && memcmp(name, key, len) == 0;
+}
+
+/* Strings of a pin live as long as the store. */
+static bool find(struct http_store *h, const char *name, struct pinned *ret)
+{
+	uint32_t at;
+
+	pthread_mutex_lock(&h->locked.m);
+	at = sf_map_get(&h->locked.names, name, strlen(name), same_name, h);
+	if (at != SF_MAP_NONE)
+		*ret = h->locked.pins.at[at];
+	pthread_mutex_unlock(&h->locked.m);
+	return at != SF_MAP_NONE;
+}
+
+/* Takes @p's strings; who came first stays, and is what *@p then is. */
+static int pin(struct http_store *h, struct pinned *p, struct sf_error *err)
+{
+	int r = 0, failed = 0;
+	uint32_t at;
+
+	pthread_mutex_lock(&h->locked.m);
+	at = sf_map_get(&h->locked.names, p->name, strlen(p->name), same_name, h);
+	if (at != SF_MAP_NONE) {
+		free(p->name);
+		free(p->etag);
+		*p = h->locked.pins.at[at];
+	} else if (pins_push(&h->locked.pins, *p) < 0) {
+		r = -ENOMEM;
+	} else {
+		sf_map_add(&h->locked.names, p->name, strlen(p->name),
+		           (uint32_t)h->locked.pins.n - 1, same_name, h, &failed);
+		if (failed) {
+			h->locked.pins.n--;
+			r = failed;
+		}
+	}
+	pthread_mutex_unlock(&h->locked.m);
+	if (r < 0) {
+		sf_fail(err, r, "'%s': no memory", p->name);
+		free(p->name);
+		free(p->etag);
+	}
+	return r;
+}
+
+/* @want: what is known already; NULL: it is asked for. */
+static int get(struct http_store *h, const char *name, const struct sf_objinfo *want,
+               struct pinned *ret, struct sf_error *err)
+{
+	struct pinned p = { 0 };
+	int r;
+
+	if (find(h, name, ret))
+		return 0;
+	if (want && want->size != UINT64_MAX) {
+		p.size = want->size;
+		p.mtime_ns = want->version.mtime_ns;
+		p.etag = want->version.etag ? strdup(want->version.etag) : NULL;
+		if (want->version.etag && !p.etag)
+			return sf_fail(err, -ENOMEM, "'%s': no memory", name);
+	} else {
+		r = see(h, name, &p, err);
+		if (r < 0)
+			return r;
+	}
+	p.name = strdup(name);
+	if (!p.name) {
+		free(p.etag);
+		return sf_fail(err, -ENOMEM, "'%s': no memory", name);
+	}
+	r = pin(h, &p, err);
+	if (r >= 0)
+		*ret = p;
+	return r;
+}
+
+static struct sf_version version_of(const struct pinned *p)
+{
+	return (struct sf_version){ .mtime_ns = p->mtime_ns, .etag = p->etag };
+}
+
+/* ---- the store ---- */
+
+static int http_open(struct sf_store *s, const char *name, const struct sf_objinfo *want,
+                     struct sf_source **ret, struct sf_error *err)
+{
+	struct http_store *h = (struct http_store *)s;
+	struct sf_version version;
+	struct pinned p;
+	int r = sf_path_check(name, strlen(name), err);
+
+	if (r >= 0)
+		r = get(h, name, want, &p, err);
+	if (r < 0)
+		return r;
+	version = version_of(&p);
+	if (want)
+		r = sf_version_check(name, want->size, &want->version, p.size, &version, err);
+	return r < 0 ? r : sf_remote_source(&h->r, name, p.size, &version, ret, err);
+}
+
+static int http_list(struct sf_store *s, const char *dir, unsigned depth,
+                     int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+                     struct sf_error *err)
+{
+	return sf_fail(err, -ENOTSUP, "'%s%s%s': a web server does not list what it has", s->source,
+	               *dir ? "/" : "", dir);
+}
+
+struct looking {
+	struct http_store *h;
+	struct look_one {
+		struct sf_task task;
+		struct looking *all;
+		const char *name;
+		int r;
+		struct pinned p;
+		struct sf_error err;
+	} * at;
+	pthread_mutex_t m;
+	pthread_cond_t c;
+	size_t left;
+};
+
+static void look_task(struct sf_task *task)
+{
+	struct look_one *o = sf_container_of(task, struct look_one, task);
+	struct looking *l = o->all;
+
+	o->r = get(l->h, o->name, NULL, &o->p, &o->err);
+	pthread_mutex_lock(&l->m);
+	if (--l->left == 0)
+		pthread_cond_signal(&l->c);
+	pthread_mutex_unlock(&l->m);
+}
+
+static int http_look(struct sf_store *s, const char *const *names, size_t n,
+                     int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+                     struct sf_error *err)
+{
+	struct looking l = { .h = (struct http_store *)s, .left = n };
+	int r = 0;
+
+	l.at = calloc(n ? n : 1, sizeof(*l.at));
+	if (!l.at)
+		return sf_fail(err, -ENOMEM, "no memory to look for %zu files", n);
+	pthread_mutex_init(&l.m, NULL);
+	pthread_cond_init(&l.c, NULL);
+	for (size_t i = 0; i < n; i++) {
+		l.at[i].task.run = look_task;
+		l.at[i].all = &l;
+		l.at[i].name = names[i];
+		sf_thread_pool_submit(s->io->pool, &l.at[i].task);
+	}
+	pthread_mutex_lock(&l.m);
+	while (l.left)
+		pthread_cond_wait(&l.c, &l.m);
+	pthread_mutex_unlock(&l.m);
+	for (size_t i = 0; i < n && r >= 0; i++) {
+		const struct look_one *o = &l.at[i];
+		struct sf_objinfo info = { .name = o->name };
+		if (o->r == -ENOENT)
+			continue;
+		if (o->r < 0) {
+			r = sf_fail(err, o->r, "%s", o->err.msg);
+			break;
+		}
+		info.size = o->p.size;
+		info.version = version_of(&o->p);
+		r = each(arg, &info);
+	}
+	pthread_cond_destroy(&l.c);
+	pthread_mutex_destroy(&l.m);
+	free(l.at);
+	return SF_MIN(r, 0);
+}
+
+static void http_free(struct sf_store *s)
+{
+	struct http_store *h = (struct http_store *)s;
+
+	for (size_t i = 0; i < h->locked.pins.n; i++) {
+		free(h->locked.pins.at[i].name);
+		free(h->locked.pins.at[i].etag);
+	}
+	pins_release(&h->locked.pins);
+	sf_map_release(&h->locked.names);
+	pthread_mutex_destroy(&h->locked.m);
+	free(h->base);
+	free(h->query);
+	free(h->authorization);
+	free(s->source);
+	free(h);
+}
+
+static const struct sf_store_ops ops = {
+	.open = http_open,
+	.list = http_list,
+	.look = http_look,
+	.free = http_free,
+};
+
+/* "Authorization: Basic …" of a URL's userinfo. */
+static int authorize(struct http_store *h, const struct sf_url *u)
+{
+	static const char digits[] =
+		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+	struct sf_buf plain = { 0 }, b = { 0 };
+
+	sf_buf_printf(&plain, "%s:%s", u->user, u->password);
+	sf_buf_str(&b, "Authorization: Basic ");
+	for (size_t i = 0; i < plain.len; i += 3) {
+		uint32_t v = (uint32_t)plain.at[i] << 16;
+		v |= i + 1 < plain.len ? (uint32_t)plain.at[i + 1] << 8 : 0;
+		v |= i + 2 < plain.len ? plain.at[i + 2] : 0;
+		sf_buf_byte(&b, (uint8_t)digits[v >> 18]);
+		sf_buf_byte(&b, (uint8_t)digits[v >> 12 & 63]);
+		sf_buf_byte(&b, i + 1 < plain.len ? (uint8_t)digits[v >> 6 & 63] : '=');
+		sf_buf_byte(&b, i + 2 < plain.len ? (uint8_t)digits[v & 63] : '=');
+	}
+	sf_buf_cstr(&b);
+	bool bad = sf_buf_check(&plain) < 0 || sf_buf_check(&b) < 0;
+	sf_buf_release(&plain);
+	if (bad)
+		sf_buf_release(&b);
+	h->authorization = (char *)b.at;
+	return bad ? -ENOMEM : 0;
+}
+
+static int fill(struct http_store *h, const struct sf_url *u)
+{
+	struct sf_buf base = { 0 }, query = { 0 };
+
+	sf_buf_printf(&base, "%s://%s%s%s%s", u->scheme, u->host, u->port ? ":" : "",
+	              u->port ? u->port : "", u->path);
+	if (u->query)
+		sf_buf_printf(&query, "?%s", u->query);
+	sf_buf_extend(&query, 0); /* there, if empty */
+	sf_buf_cstr(&base);
+	sf_buf_cstr(&query);
+	h->base = (char *)base.at;
+	h->query = (char *)query.at;
+	h->r.s.source = strdup(u->shown);
+	if (sf_buf_check(&base) < 0 || sf_buf_check(&query) < 0 || !h->r.s.source)
+		return -ENOMEM;
+	for (size_t n = strlen(h->r.s.source); n && h->r.s.source[n - 1] == '/'; n--)
+		h->r.s.source[n - 1] = '\0';
+	return u->user ? authorize(h, u) : 0;
+}
+
+int sf_store_http(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                  struct sf_store **ret, struct sf_error *err)
+{
+	SF_CLEANUP(sf_url_release) struct sf_url u = { 0 };
+	struct http_store *h;
+	struct sf_http *http;
+	int r = sf_url_parse(source, &u, err);
+
+	(void)opt;
+	if (r >= 0)
+		r = sf_http_get(io, &http, err);
+	if (r < 0)
+		return r;
+	h = calloc(1, sizeof(*h));
+	if (!h)
+		return sf_fail(err, -ENOMEM, "'%s': no memory", u.shown);
+	pthread_mutex_init(&h->locked.m, NULL);
+	h->r.s.ops = &ops;
+	h->r.s.io = io;
+	h->r.ops = &remote_ops;
+	h->r.http = http;
+	h->r.follow = true;
+	if (fill(h, &u) < 0) {
+		http_free(&h->r.s);
+		return sf_fail(err, -ENOMEM, "'%s': no memory", u.shown);
+	}
+	*ret = &h->r.s;
+	return 0;
+}
