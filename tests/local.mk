@@ -219,6 +219,7 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_safetensors \
 	%D%/fuzz/fuzz_torch_archive \
 	%D%/fuzz/fuzz_torch_item \
+	%D%/fuzz/fuzz_url \
 	%D%/fuzz/fuzz_whole \
 	%D%/fuzz/fuzz_zip \
 	%D%/fuzz/fuzz_zstd
@@ -279,6 +280,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_pickle_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_s3_list_SOURCES = %D%/fuzz/fuzz_s3_list.c $(fuzz_main)
 %C%_fuzz_fuzz_s3_list_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_url_SOURCES = %D%/fuzz/fuzz_url.c $(fuzz_main)
+%C%_fuzz_fuzz_url_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz_json.c $(fuzz_main)
 %C%_fuzz_fuzz_json_LDFLAGS = $(fuzz_ldflags)
 
