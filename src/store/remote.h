@@ -34,7 +34,8 @@ struct sf_remote_store {
 	const struct sf_remote_ops *ops;
 	struct sf_http *http;
 	struct sf_http_tokens tokens;
-	bool follow; /* redirects */
+	bool follow;          /* redirects */
+	_Atomic bool reached; /* an answer came, whatever its status */
 };
 
 /*
@@ -49,7 +50,8 @@ int sf_remote_source(struct sf_remote_store *s, const char *name, uint64_t size,
                      const struct sf_version *version, struct sf_source **ret,
                      struct sf_error *err);
 
-/* A small request of such a store, tried again as its ranges are, until the io's deadline. */
+/* A small request of such a store, tried again as its ranges are, until the io's deadline; three
+ * times where the server never answered at all. */
 int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
                   struct sf_http_answer *ret, struct sf_error *err);
 

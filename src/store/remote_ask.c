@@ -1,10 +1,14 @@
 #include "config.h"
 
+#include <stdatomic.h>
 #include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/remote.h"
+
+/* A server that never answered is more likely misspelt than about to come back. */
+#define UNREACHED_TRIES 3
 
 int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
                   struct sf_http_answer *ret, struct sf_error *err)
@@ -20,12 +24,16 @@ int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
 			one.timeout_ms =
 				(unsigned)SF_MAX((end_ns - sf_now_ns()) / 1000000, (int64_t)1);
 		r = sf_http_ask(s->s.io, &one, ret, err);
+		if (r >= 0)
+			atomic_store_explicit(&s->reached, true, memory_order_relaxed);
 		if (r >= 0 && !sf_http_status_again(ret->status)) {
 			if (ret->status < 400)
 				sf_http_tokens_give(&s->tokens);
 			return 0;
 		}
-		if (r < 0 && !sf_http_error_again(r))
+		if (r < 0 && (!sf_http_error_again(r) ||
+		              (tries == UNREACHED_TRIES &&
+		               !atomic_load_explicit(&s->reached, memory_order_relaxed))))
 			return r;
 		int64_t ms = sf_http_wait_ms(tries, sf_http_random());
 		if (tries >= SF_HTTP_TRIES_MOST || sf_now_ns() + ms * 1000000 >= end_ns ||
