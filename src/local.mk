@@ -39,6 +39,7 @@ SF_SOURCES_STORE = \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \
 	%D%/store/source.c \
+	%D%/store/source_ahead.c \
 	%D%/store/source_file.c \
 	%D%/store/source_wait.c \
 	%D%/store/store.c \

@@ -75,6 +75,7 @@ TESTS_UNIT = \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
 	%D%/unit/test_run_dir \
+	%D%/unit/test_source_ahead \
 	%D%/unit/test_url \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \

@@ -10,6 +10,7 @@
 #include "cli/verify_deep.h"
 #include "parse/torch_archive.h"
 #include "parse/zip_write.h"
+#include "store/source_ahead.h"
 #include "value/object.h"
 
 enum { SLICE = 4 << 20, DIR_MAX = 64 << 20 }; /* bytes */
@@ -52,21 +53,21 @@ static int read_tensor(struct sf_deep *d, uint32_t entry, uint8_t *buf)
 
 /* One record's bytes against the directory's CRC. Writers may leave it 0 (torch's
  * set_crc32_options): nothing to check then. */
-static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t base,
-                        const char *where, const struct sf_zip_record *rec, uint8_t *buf,
-                        struct sf_error *err)
+static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source_ahead *src,
+                        uint64_t base, const char *where, const struct sf_zip_record *rec,
+                        uint8_t *buf, struct sf_error *err)
 {
 	uint8_t header[30];
 	uint64_t data;
 	uint32_t crc = 0;
-	int r = sf_source_read(src, base + rec->header_off, header, sizeof(header), SF_FETCH_HEADER,
-	                       err);
+	int r = sf_source_ahead_read(src, base + rec->header_off, header, sizeof(header),
+	                             SF_FETCH_HEADER, err);
 
 	if (r >= 0)
 		r = sf_zip_local_data(header, rec->header_off, &data, err);
 	for (uint64_t off = 0; r >= 0 && off < rec->comp_size; off += SLICE) {
 		uint64_t len = SF_MIN(rec->comp_size - off, (uint64_t)SLICE);
-		r = sf_source_read(src, base + data + off, buf, len, SF_FETCH_TENSOR, err);
+		r = sf_source_ahead_read(src, base + data + off, buf, len, SF_FETCH_TENSOR, err);
 		if (r >= 0)
 			crc = sf_crc32(crc, buf, len);
 	}
@@ -85,18 +86,33 @@ static int check_record(struct sf_deep *d, uint32_t entry, struct sf_source *src
 	return r;
 }
 
+/* sf_torch_input's read */
+static int read_archive(void *arg, const struct sf_torch_range *range, size_t n, uint8_t *buf,
+                        struct sf_error *err)
+{
+	struct sf_source_ahead *src = arg;
+	int r = 0;
+
+	for (size_t i = 0; i < n && r >= 0; buf += range[i++].len)
+		if (range[i].len)
+			r = sf_source_ahead_read(src, src->begin + range[i].off, buf, range[i].len,
+			                         SF_FETCH_HEADER, err);
+	return r;
+}
+
 static int check_archive(struct sf_deep *d, uint32_t entry, struct sf_source *src, uint64_t off,
                          const char *where, uint64_t len, uint8_t *buf, struct sf_error *err)
 {
-	struct sf_torch_source from = { src, off, SF_FETCH_HEADER };
-	const struct sf_torch_input in = { len, NULL, sf_torch_source_read, &from };
+	struct sf_source_ahead from = { .src = src, .begin = off, .end = off + len };
+	const struct sf_torch_input in = { len, NULL, read_archive, &from };
 	struct sf_arena arena = { .limit = DIR_MAX * 2 };
 	struct sf_zip_dir dir = { 0 };
 	int r = sf_torch_zip_dir(&in, DIR_MAX, &arena, &dir, err);
 
 	for (size_t i = 0; r >= 0 && i < dir.n; i++)
-		r = check_record(d, entry, src, off, where, &dir.at[i], buf, err);
+		r = check_record(d, entry, &from, off, where, &dir.at[i], buf, err);
 	sf_arena_release(&arena);
+	sf_source_ahead_release(&from);
 	return r < 0 ? sf_fail_ctx(err, r, "%s", where) : 0;
 }
 
