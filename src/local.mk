@@ -31,6 +31,7 @@ SF_SOURCES_STORE = \
 	%D%/store/filter.c \
 	%D%/store/guard.c \
 	%D%/store/http_ask.c \
+	%D%/store/hub_token.c \
 	%D%/store/http_range.c \
 	%D%/store/http_retry.c \
 	%D%/store/io.c \

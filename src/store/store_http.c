@@ -2,6 +2,7 @@
 
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -11,6 +12,7 @@
 #include "base/path.h"
 #include "base/thread_pool.h"
 #include "base/vec.h"
+#include "store/hub_token.h"
 #include "store/http_range.h"
 #include "store/remote.h"
 #include "store/store_http.h"
@@ -431,6 +433,20 @@ static int authorize(struct http_store *h, const struct sf_url *u)
 	return bad ? -ENOMEM : 0;
 }
 
+/* "Authorization: Bearer …" of a hub's user; a URL's own userinfo goes before. */
+static int authorize_hub(struct http_store *h, const struct sf_url *u, struct sf_error *err)
+{
+	SF_FREE char *token = NULL;
+	int r = u->user ? 0 : sf_hub_token(u, &token, err);
+
+	if (r < 0 || !token)
+		return r;
+	if (asprintf(&h->authorization, "Authorization: Bearer %s", token) >= 0)
+		return 0;
+	h->authorization = NULL;
+	return sf_fail(err, -ENOMEM, "'%s': no memory", u->shown);
+}
+
 static int fill(struct http_store *h, const struct sf_url *u)
 {
 	struct sf_buf base = { 0 }, query = { 0 };
@@ -477,6 +493,11 @@ int sf_store_http(struct sf_io *io, const char *source, const struct sf_store_op
 	if (fill(h, &u) < 0) {
 		http_free(&h->r.s);
 		return sf_fail(err, -ENOMEM, "'%s': no memory", u.shown);
+	}
+	r = authorize_hub(h, &u, err);
+	if (r < 0) {
+		http_free(&h->r.s);
+		return r;
 	}
 	*ret = &h->r.s;
 	return 0;

@@ -218,8 +218,46 @@ def changed():
         server.broken = None
 
 
+def hub():
+    """A hub sends on to another host for the large files: the token stays with the hub."""
+    def send_on(h, path):
+        if path.startswith("/org/repo/resolve/main/"):
+            if h.headers.get("Authorization") != "Bearer hf_SECRET":
+                h.answer(401)
+            else:
+                h.answer(302, Location=f"http://localhost:{server.server_port}/dcp/hf_consolidated/ckpt/{path.rsplit('main/')[1]}?signed=yes")
+            return True
+    server.broken = send_on
+    source = f"{URL}/org/repo/resolve/main"
+    with tempfile.TemporaryDirectory() as d:
+        with open(f"{d}/token", "w") as f:
+            f.write("hf_SECRET\n")
+        for env in ({"HF_TOKEN": "hf_SECRET"}, {"HF_TOKEN": "", "HF_TOKEN_PATH": f"{d}/token"}, {"HF_TOKEN": "", "HF_HOME": d}):
+            server.seen.clear()
+            e = {"HF_ENDPOINT": URL, **env}
+            a, b = run("verify", source, "--deep", env=e), run("verify", f"{DATA}/dcp/hf_consolidated/ckpt", "--deep")
+            check("hub: verify --deep as locally", a.returncode == 0 and a.stdout.splitlines()[1:] == b.stdout.splitlines()[1:], (a.stdout, a.stderr, b.stdout))
+            check("hub: the token is shown to the hub alone", all(("Authorization" in h) == p.startswith("/org/") for _, p, h in server.seen), server.seen[:3])
+            check("hub: nothing secret", "SECRET" not in a.stdout + a.stderr)
+        says("hub: no token for another host", source, 1, "401", env={"HF_TOKEN": "hf_SECRET"})
+        check("hub: it was not sent", not any("Authorization" in h for _, _, h in server.seen[-12:]))
+        says("hub: no token", source, 1, "401", env={"HF_ENDPOINT": URL, "HF_TOKEN": "hf_SECRET", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
+        says("hub: no token at all", source, 1, "no token", env={"HF_ENDPOINT": URL, "HF_TOKEN": "two words"}, not_in=["two words"])
+    server.broken = None
+
+
+def far_archives():
+    """verify --deep reads archives in pieces of a few bytes: not a request for each."""
+    server.seen.clear()
+    r = run("verify", "--deep", f"{URL}/dcp/fsdp4/ckpt")
+    check("verify --deep", r.returncode == 0, r.stderr)
+    check("verify --deep asks a few times for each item", len(server.seen) < 700, len(server.seen))
+
+
 whole()
 lazy()
+hub()
+far_archives()
 bad_input()
 changed()
 finish()
