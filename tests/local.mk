@@ -75,6 +75,7 @@ TESTS_UNIT = \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
 	%D%/unit/test_run_dir \
+	%D%/unit/test_http_retry \
 	%D%/unit/test_source_ahead \
 	%D%/unit/test_url \
 	%D%/unit/test_safetensors \
@@ -139,6 +140,9 @@ TESTS_FAULT = \
 	%D%/fault/test_store_faults \
 	%D%/fault/test_load_faults \
 	%D%/fault/test_reader_faults
+if HAVE_CURL
+TESTS_FAULT += %D%/fault/test_remote_faults
+endif
 
 # the n-th allocation fails
 %C%_fault_test_reader_faults_LDFLAGS = $(AM_LDFLAGS) \
