@@ -557,6 +557,20 @@ static const struct {
 	        "\x66\x6c\x6f\x61\x74\x38\x5f\x65\x35\x6d\x32\x0a\x71\x0a\x74\x71\x0b\x52\x71\x0c"
 	        "\x2e"),
 	  "{\"$tensor\": {\"dtype\": \"float8_e5m2\", \"shape\": [4]}}" }, /* torch.save */
+	{ BYTES("\x80\x05\x96\x03\x00\x00\x00\x00\x00\x00\x00\x00\x61\x62\x2e"),
+	  "{\"$type\": \"bytearray\", \"value\": {\"$bytes\": \"AGFi\"}}" }, /* a bytearray, protocol 5 */
+	{ BYTES("\x63\x6d\x6f\x64\x0a\x4c\x0a\x29\x81\x28\x4b\x01\x4b\x02\x65\x4b\x03\x61\x2e"),
+	  "{\"$class\": \"mod.L\", \"appends\": [1, 2, 3]}" }, /* a list of a class of its own */
+	{ BYTES("\x63\x6d\x6f\x64\x0a\x44\x0a\x29\x81\x28\x4b\x01\x4b\x02\x75\x55\x01\x6b\x4b\x03"
+	        "\x73\x2e"),
+	  "{\"$class\": \"mod.D\", \"items\": {\"$dict\": [[1, 2], [\"k\", 3]]}}" }, /* a dict of a class of its own */
+	{ BYTES("\x80\x02\x63\x70\x61\x74\x68\x6c\x69\x62\x0a\x50\x6f\x73\x69\x78\x50\x61\x74\x68"
+	        "\x0a\x28\x58\x01\x00\x00\x00\x2f\x58\x01\x00\x00\x00\x61\x4b\x01\x58\x01\x00\x00"
+	        "\x00\x62\x74\x52\x2e"),
+	  "{\"$type\": \"pathlib.PosixPath\", \"value\": \"/a/b\"}" }, /* a path, and what is no part of one */
+	{ BYTES("\x7d\x28\x55\x00\x4b\x01\x55\x01\x24\x4b\x02\x75\x2e"),
+	  "{\"$dict\": [[\"\", 1], [\"$\", 2]]}" },             /* a key like a mark */
+	{ BYTES("\x7d\x55\x00\x4b\x01\x73\x2e"), "{\"\": 1}" }, /* the empty key */
 };
 
 static struct sf_pv *parse(const char *p, size_t len, struct sf_arena *arena)
@@ -604,8 +618,8 @@ END_TEST
 /* Values built here: kinds, nesting and text at random. */
 static struct sf_pv *random_value(struct sf_arena *arena, uint64_t *seed, unsigned depth)
 {
-	static const uint8_t leaves[] = { SF_PV_NONE, SF_PV_BOOL,  SF_PV_INT, SF_PV_FLOAT,
-		                          SF_PV_STR,  SF_PV_BYTES, SF_PV_LONG };
+	static const uint8_t leaves[] = { SF_PV_NONE, SF_PV_BOOL,  SF_PV_INT,  SF_PV_FLOAT,
+		                          SF_PV_STR,  SF_PV_BYTES, SF_PV_LONG, SF_PV_BYTEARRAY };
 	static const uint8_t nodes[] = { SF_PV_TUPLE,     SF_PV_LIST, SF_PV_DICT,   SF_PV_SET,
 		                         SF_PV_FROZENSET, SF_PV_CALL, SF_PV_OBJECT, SF_PV_PERSID };
 	struct sf_pv *v = sf_arena_calloc(arena, 1, sizeof(*v));
@@ -646,6 +660,7 @@ static struct sf_pv *random_value(struct sf_arena *arena, uint64_t *seed, unsign
 		break;
 	}
 	case SF_PV_BYTES:
+	case SF_PV_BYTEARRAY:
 	case SF_PV_LONG: {
 		char *s = sf_arena_calloc(arena, 1, n + 9);
 		n += 8 * (v->kind == SF_PV_LONG);
