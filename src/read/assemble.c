@@ -200,7 +200,7 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	may_lend = may_lend && !part->cast && !lay->conj && !lay->neg;
 	for (size_t k = 0; k < op->pieces.n; k++) {
 		struct sf_piece *p = &op->pieces.at[k];
-		if (item->head_len && copy_ahead(op, item, part, p))
+		if ((item->head_len || item->mem) && copy_ahead(op, item, part, p))
 			continue;
 		if (may_lend && lend(op, item, part, base, p))
 			continue;

@@ -20,6 +20,29 @@ static const struct sf_source_hints *hints_of(const struct sf_op *op, const stru
 	return sf_source_hints(op->sources.at[item->source].src);
 }
 
+bool sf_op_wanted(struct sf_op *op, uint32_t i, uint64_t *from, uint64_t *end)
+{
+	const struct sf_op_item *item = &op->items.at[i];
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	const struct sf_item_layout dense = { .payload_len = item->len, .row_major = true };
+	uint64_t bytes = 0;
+
+	*from = UINT64_MAX;
+	*end = 0;
+	op->pieces.n = 0;
+	if (sf_plan_pieces(op->r->ckpt, sf_op_tensor(op, item), item->chunk, &dense, part->off,
+	                   part->n, i, &op->pieces, NULL) < 0)
+		return false;
+	for (size_t k = 0; k < op->pieces.n; k++) {
+		const struct sf_piece *p = &op->pieces.at[k];
+		*from = SF_MIN(*from, p->src_off);
+		*end = SF_MAX(*end, p->src_off + (p->count - 1) * (uint64_t)p->src_step + p->len);
+		bytes += p->len * p->count;
+	}
+	return bytes && *end <= item->len &&
+	       *end - *from <= 2 * bytes + hints_of(op, item)->gap_max;
+}
+
 /*
  * Of a source that is far: what is wanted of the payload comes along, so that an item that was
  * never seen costs one round trip. Where the payload begins is not known yet, but that it is dense
@@ -29,23 +52,11 @@ static void guess(struct sf_op *op, uint32_t i)
 {
 	struct sf_op_item *item = &op->items.at[i];
 	const struct sf_source_hints *hints = hints_of(op, item);
-	const struct sf_part *part = &op->parts.list.at[item->part];
-	const struct sf_item_layout dense = { .payload_len = item->len, .row_major = true };
-	uint64_t from = UINT64_MAX, end = 0, bytes = 0;
+	uint64_t from, end;
 
 	item->head_len = SF_MIN(item->len, hints->head_guess);
-	op->pieces.n = 0;
-	if (sf_plan_pieces(op->r->ckpt, sf_op_tensor(op, item), item->chunk, &dense, part->off,
-	                   part->n, i, &op->pieces, NULL) < 0)
+	if (!sf_op_wanted(op, i, &from, &end))
 		return;
-	for (size_t k = 0; k < op->pieces.n; k++) {
-		const struct sf_piece *p = &op->pieces.at[k];
-		from = SF_MIN(from, p->src_off);
-		end = SF_MAX(end, p->src_off + (p->count - 1) * (uint64_t)p->src_step + p->len);
-		bytes += p->len * p->count;
-	}
-	if (!bytes || end > item->len || end - from > 2 * bytes + hints->gap_max)
-		return; /* runs that lie far apart are asked for when it is known where */
 	end = SF_MIN(item->len, end + hints->head_guess);
 	if (from <= item->head_len + hints->gap_max) {
 		item->head_len = SF_MAX(item->head_len, end);
@@ -58,6 +69,10 @@ static void guess(struct sf_op *op, uint32_t i)
 const uint8_t *sf_op_ahead(const struct sf_op *op, const struct sf_op_item *item, uint64_t at,
                            uint64_t *ret_len)
 {
+	if (item->mem && item->form == SF_ITEM_ST_BLOB) {
+		*ret_len = item->mem->len - SF_MIN(at, item->mem->len);
+		return *ret_len ? item->mem->at + at : NULL;
+	}
 	if (!item->head_len || !hints_of(op, item)->head_guess)
 		return NULL;
 	if (at < item->head_len) {

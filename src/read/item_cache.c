@@ -82,6 +82,9 @@ void sf_item_drop(struct sf_cache_entry *e)
 {
 	sf_item_drop_load(e);
 	sf_pages_release(&e->pages);
+	sf_charge_unuse(&e->charge, e->begun ? e->pub.len : 0);
+	free(e->begun);
+	e->begun = NULL;
 	if (e->want.kind == SF_CACHED_MADE)
 		sf_buf_release(&e->out);
 	e->out = (struct sf_buf){ 0 };

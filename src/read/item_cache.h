@@ -10,12 +10,17 @@
 #include "parse/safetensors.h"
 #include "store/source.h"
 
+/* Bytes of a blob that are asked for first, for its header: that of most is shorter. */
+#define SF_BLOB_HEAD (UINT64_C(64) << 10)
+
 struct sf_made;
 enum sf_cached_kind { SF_CACHED_DECODED, SF_CACHED_BLOB, SF_CACHED_MADE };
 
 /* An item in memory, immutable. */
 struct sf_cached {
-	const uint8_t *at; /* DECODED: the decoded item; MADE: the bytes */
+	/* DECODED: the decoded item; MADE: the bytes; BLOB: its beginning, as far as it came with
+	 * the header and was wanted, or nothing */
+	const uint8_t *at;
 	uint64_t len;
 	struct sf_st_header st; /* BLOB */
 	struct sf_map names;    /* BLOB: name -> st.at[] */
@@ -42,8 +47,11 @@ struct sf_cache_want {
 	uint64_t off, len;
 	enum sf_cached_kind kind;
 	enum sf_fetch_kind fetch; /* for the counters */
-	uint64_t expect;          /* DECODED: bytes that it has inside, as far as is known … */
-	uint64_t decoded_max;     /* … and at most: a longer one is -E2BIG */
+	/* BLOB: bytes from off on that are asked for together with its header, and kept; 0: the
+	 * header alone */
+	uint64_t ahead;
+	uint64_t expect;      /* DECODED: bytes that it has inside, as far as is known … */
+	uint64_t decoded_max; /* … and at most: a longer one is -E2BIG */
 	/* DECODED: of the key as well; so many streams of it, one inside the other, an item's own,
 	 * no part of the key */
 	enum sf_codec codec;

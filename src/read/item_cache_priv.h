@@ -41,6 +41,7 @@ struct sf_cache_entry {
 	struct iovec iov;
 	uint8_t *in;
 	uint64_t in_len, pos; /* bytes of @in; taken from the item */
+	uint8_t *begun;       /* BLOB: pub.at */
 	struct sf_decoder *decoder;
 	uint64_t window;       /* bytes that a frame may ask the decoder for */
 	struct sf_pages pages; /* DECODED: where it is decoded to … */

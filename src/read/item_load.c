@@ -7,7 +7,6 @@
 #include "read/item_cache_priv.h"
 #include "read/made.h"
 
-#define BLOB_HEAD (UINT64_C(64) << 10) /* first guess at a blob's header */
 /* what a header of so many bytes takes, with the text and what it is made of */
 #define BLOB_TIMES 5
 
@@ -20,8 +19,11 @@ uint64_t sf_item_limit(const struct sf_cache_entry *e)
 
 uint64_t sf_item_claim(const struct sf_cache_entry *e)
 {
-	return e->want.kind == SF_CACHED_BLOB ? SF_MIN(BLOB_HEAD * BLOB_TIMES, sf_item_limit(e))
-	                                      : sf_item_decode_claim(e);
+	uint64_t first = SF_MAX(e->want.ahead, SF_BLOB_HEAD);
+
+	if (e->want.kind != SF_CACHED_BLOB)
+		return sf_item_decode_claim(e);
+	return SF_MIN(first - SF_BLOB_HEAD + SF_BLOB_HEAD * BLOB_TIMES, sf_item_limit(e));
 }
 
 /* Room for @len bytes of input. */
@@ -51,6 +53,8 @@ static void keep(struct sf_cache_entry *e)
 	e->held = e->pages.len + e->arena.used + e->pub.names.cap * 8 + sizeof(*e);
 	if (e->want.kind == SF_CACHED_MADE)
 		e->held += e->out.cap;
+	if (e->begun)
+		e->held += e->pub.len;
 	e->out.charge = e->arena.charge = NULL;
 	sf_charge_end(&e->charge, e->held);
 	e->loaded(e, 0);
@@ -118,6 +122,17 @@ static uint64_t blob_room(const struct sf_cache_entry *e)
 	return SF_MIN(e->want.len, src->size - SF_MIN(e->want.off, src->size));
 }
 
+/* What came with the header stays with it. */
+static void keep_begun(struct sf_cache_entry *e)
+{
+	if (!e->want.ahead || e->in_len <= e->pub.st.data_off)
+		return;
+	e->pub.at = e->begun = e->in;
+	e->pub.len = e->in_len;
+	e->in = NULL;
+	e->in_len = 0; /* its charge goes with it */
+}
+
 /* The beginning of a blob's header, or all of it, is there. */
 static int blob_head(struct sf_cache_entry *e)
 {
@@ -144,14 +159,17 @@ static int blob_head(struct sf_cache_entry *e)
 	if (r < 0)
 		return sf_fail_ctx(err, r, "'%s': safetensors header at %llu", src->name,
 		                   (unsigned long long)e->want.off);
-	return blob_names(e);
+	r = blob_names(e);
+	if (r >= 0)
+		keep_begun(e);
+	return r;
 }
 
 static int begin_blob(struct sf_cache_entry *e, uint64_t *first)
 {
 	const struct sf_source *src = e->want.src;
 
-	*first = SF_MIN(BLOB_HEAD, blob_room(e));
+	*first = SF_MIN(SF_MAX(SF_BLOB_HEAD, e->want.ahead), blob_room(e));
 	e->arena.charge = &e->charge;
 	if (*first < 8)
 		return sf_fail(&e->req.err, -EBADMSG,

@@ -78,7 +78,7 @@ struct sf_op_item {
 	const struct sf_container *stream;
 	uint64_t in_off, in_len;
 	struct sf_item_layout layout;
-	const struct sf_cached *mem; /* decoded, or a blob's header */
+	const struct sf_cached *mem; /* decoded, or a blob's header and what came with it */
 	/* with a codec, once it is there: the item, in mem */
 	const uint8_t *bytes;
 	uint64_t nbytes;
@@ -299,6 +299,9 @@ int sf_op_open(struct sf_op *op);
 
 /* headers.c: layouts, from the items' own headers */
 int sf_op_ask_headers(struct sf_op *op); /* SF_STEP_OTHER: some are to be fetched */
+/* Bytes [*from, *end) of item @i's payload hold all that is wanted of it, if it is dense. false:
+ * nothing is, or runs that lie far apart: those are asked for when it is known where. */
+bool sf_op_wanted(struct sf_op *op, uint32_t i, uint64_t *from, uint64_t *end);
 /* Bytes of an item from @at on that came with its header, as many as *ret_len; NULL: none. */
 const uint8_t *sf_op_ahead(const struct sf_op *op, const struct sf_op_item *item, uint64_t at,
                            uint64_t *ret_len);

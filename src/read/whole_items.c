@@ -47,18 +47,43 @@ static void decoded(const struct sf_op *op, const struct sf_op_item *item, uint6
 	*most = bytes;
 }
 
-static struct sf_cache_want cache_want(struct sf_op *op, const struct sf_op_item *item)
+/*
+ * Bytes from a blob's beginning to ask for with its header, of a source that is far. Behind the
+ * header stand other tensors, in an order of the writer's: where the wanted one begins is not known,
+ * but how far back at most. So where there is little else in the blob what is wanted comes along for
+ * sure; of a large one the header does alone, once for all its tensors.
+ */
+static uint64_t blob_ahead(struct sf_op *op, uint32_t i)
 {
+	const struct sf_op_item *item = &op->items.at[i];
+	const struct sf_source *src = op->sources.at[item->source].src;
+	const struct sf_source_hints *hints = sf_source_hints(src);
+	uint64_t room = SF_MIN(item->room, src->size - SF_MIN(item->off, src->size));
+	uint64_t other = room - SF_MIN(item->len, room), from, end, ahead;
+
+	if (!hints->head_guess || other > SF_BLOB_HEAD + hints->gap_max ||
+	    !sf_op_wanted(op, i, &from, &end) || from > SF_BLOB_HEAD + hints->gap_max)
+		return 0;
+	ahead = SF_MIN(room, other + end);
+	return ahead <= hints->range_max && ahead <= sf_budget_limit(op->r->io->budget) / 4 ? ahead
+	                                                                                    : 0;
+}
+
+static struct sf_cache_want cache_want(struct sf_op *op, uint32_t i)
+{
+	const struct sf_op_item *item = &op->items.at[i];
 	const struct sf_op_source *s = &op->sources.at[item->source];
 	struct sf_cache_want w = {
 		.src = s->src, .file = s->key, .off = item->off, .len = item->len
 	};
 	w.kind = item->codec ? SF_CACHED_DECODED : SF_CACHED_BLOB;
-	if (w.kind == SF_CACHED_BLOB)
+	if (w.kind == SF_CACHED_BLOB) {
 		w.len = item->room;
-	w.fetch = item->chunk == SF_NONE ? SF_FETCH_OBJECT
-	          : item->codec          ? SF_FETCH_TENSOR
-	                                 : SF_FETCH_HEADER;
+		w.ahead = blob_ahead(op, i);
+	}
+	w.fetch = item->chunk == SF_NONE   ? SF_FETCH_OBJECT
+	          : item->codec || w.ahead ? SF_FETCH_TENSOR
+	                                   : SF_FETCH_HEADER;
 	decoded(op, item, &w.expect, &w.decoded_max);
 	w.codec = item->codec;
 	w.streams = item->streams;
@@ -119,7 +144,7 @@ static int take_cached(struct sf_op *op, uint32_t *ret, uint32_t *ret_n)
 		if (same_as_before(op, i))
 			continue;
 		if (first == SF_NONE) {
-			want = cache_want(op, item);
+			want = cache_want(op, i);
 			if (!item->mem) /* an earlier try has it */
 				item->mem = sf_item_cache_get(op->r->items, &want);
 			first = item->mem ? SF_NONE : i;
@@ -133,7 +158,7 @@ static int take_cached(struct sf_op *op, uint32_t *ret, uint32_t *ret_n)
 
 static enum sf_cache_load load(struct sf_op *op, struct sf_op_wait *w, bool may_queue)
 {
-	struct sf_cache_want want = cache_want(op, &op->items.at[w->item]);
+	struct sf_cache_want want = cache_want(op, w->item);
 	enum sf_cache_load r;
 
 	pthread_mutex_lock(&op->m);
