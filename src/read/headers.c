@@ -20,21 +20,38 @@ static const struct sf_source_hints *hints_of(const struct sf_op *op, const stru
 	return sf_source_hints(op->sources.at[item->source].src);
 }
 
+/* Pieces of an item whose layout is not known, as if it were dense. */
+static int plan_dense(struct sf_op *op, uint32_t i)
+{
+	struct sf_op_item *item = &op->items.at[i];
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	int r;
+
+	op->pieces.n = 0;
+	item->layout = (struct sf_item_layout){ .payload_len = item->len, .row_major = true };
+	if (part->kind == SF_PART_BOX)
+		r = sf_op_plan_box_item(op, part, i);
+	else
+		r = sf_plan_pieces(op->r->ckpt, sf_op_tensor(op, item), item->chunk, &item->layout,
+		                   part->off, part->n, i, &op->pieces, &op->err);
+	item->layout = (struct sf_item_layout){ 0 };
+	op->err.msg[0] = '\0'; /* what is wrong with it is said when it is planned in earnest */
+	return r;
+}
+
 bool sf_op_wanted(struct sf_op *op, uint32_t i, uint64_t *from, uint64_t *end)
 {
 	const struct sf_op_item *item = &op->items.at[i];
-	const struct sf_part *part = &op->parts.list.at[item->part];
-	const struct sf_item_layout dense = { .payload_len = item->len, .row_major = true };
 	uint64_t bytes = 0;
 
 	*from = UINT64_MAX;
 	*end = 0;
-	op->pieces.n = 0;
-	if (sf_plan_pieces(op->r->ckpt, sf_op_tensor(op, item), item->chunk, &dense, part->off,
-	                   part->n, i, &op->pieces, NULL) < 0)
+	if (plan_dense(op, i) < 0)
 		return false;
 	for (size_t k = 0; k < op->pieces.n; k++) {
 		const struct sf_piece *p = &op->pieces.at[k];
+		if (p->count > 1 && p->src_step < 0)
+			return false;
 		*from = SF_MIN(*from, p->src_off);
 		*end = SF_MAX(*end, p->src_off + (p->count - 1) * (uint64_t)p->src_step + p->len);
 		bytes += p->len * p->count;

@@ -114,6 +114,37 @@ START_TEST(compressed_items_are_one_round_trip)
 }
 END_TEST
 
+static int emit_box(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
+{
+	return sf_parts_box(p, 0, arg, SF_DTYPE_NONE);
+}
+
+/* Rows from the middle of a tensor that was never seen, to places apart: its headers and the rows
+ * come together. */
+START_TEST(a_box_of_unseen_items_is_one_round_trip)
+{
+	const uint64_t shape[2] = { 1000, 3000 }, origin[2] = { 700, 0 }, extent[2] = { 10, 3000 };
+	const int64_t stride[2] = { 4000, 1 };
+	uint8_t *got = calloc(10, 4000);
+	struct sf_read_box box = {
+		.origin = origin, .extent = extent, .at = got, .stride = stride
+	};
+	struct sf_read rd = { .emit = emit_box, .arg = &box, .len = 30000 };
+
+	fake_begin(&f, 9);
+	f.ntensors = 1;
+	fake_tensor(&f, 0, FAKE_TORCH, shape, 2, SF_INT8);
+	begin(&hints);
+	ck_assert_msg(sf_read_wait(reader, &rd) == 0, "%s", rd.err.msg);
+	for (int i = 0; i < 10; i++)
+		ck_assert_mem_eq(got + i * 4000, f.t[0].dense + (700 + i) * 3000, 3000);
+	ck_assert_uint_eq(far.rounds, 1);
+	sf_read_release(&rd);
+	free(got);
+	end();
+}
+END_TEST
+
 /* Tensors of so many bytes each in one blob, at the beginning of the first file. */
 static void one_blob(unsigned n, uint64_t bytes)
 {
@@ -253,6 +284,7 @@ static Suite *suite(void)
 	tcase_set_timeout(t, 300);
 	tcase_add_test(t, an_object_is_one_request);
 	tcase_add_test(t, compressed_items_are_one_round_trip);
+	tcase_add_test(t, a_box_of_unseen_items_is_one_round_trip);
 	tcase_add_test(t, a_blob_of_one_tensor_is_one_request);
 	tcase_add_test(t, a_small_blob_is_one_request);
 	tcase_add_test(t, a_large_blob_has_its_header_asked_for_once);
