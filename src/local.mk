@@ -135,6 +135,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_scan_input.c \
 	%D%/format/dcp/dcp_scan_items.c \
 	%D%/format/dcp/dcp_scan_memo.c \
+	%D%/format/dcp/dcp_scan_step.c \
 	%D%/format/dcp/dcp_subclass.c \
 	%D%/format/dcp/dcp_values.c \
 	%D%/format/dcp/format_dcp.c \

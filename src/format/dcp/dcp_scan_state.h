@@ -241,6 +241,9 @@ int dcp_scan_fetch_size(struct dcp_scan *s, const uint8_t **pp, uint64_t *ret);
 /* Coordinates from a torch.Size or a tuple of small ints, room for SF_DIMS_MAX: how many, or -1. */
 int dcp_scan_coords(const struct dcp_scan *s, dcp_value v, uint64_t *ret);
 
+/* Opcodes from s->p on, up to STOP: 0, DCP_UNKNOWN, DCP_AGAIN or negative. */
+int dcp_scan_steps(struct dcp_scan *s);
+
 /* What opcodes mean for containers: 0, DCP_UNKNOWN or negative. Items lie on the stack from @from
  * on, their container at @target. */
 int dcp_scan_build(struct dcp_scan *s);
