@@ -12,20 +12,26 @@
 #define SF_MIN(a, b) ((a) < (b) ? (a) : (b))
 #define SF_MAX(a, b) ((a) > (b) ? (a) : (b))
 
+/* The last @i below @n for which @holds, an expression of @i that is true up to some number and
+ * false behind it; 0 is not asked. Its type is that of @n. O(log n). */
+#define SF_LAST_THAT(i, n, holds)                                                     \
+	__extension__({                                                               \
+		__typeof__((n) + 0) sf_lo_ = 0, sf_end_ = (n);                        \
+		while (sf_end_ > sf_lo_ + 1) {                                        \
+			const __typeof__(sf_lo_) i = sf_lo_ + (sf_end_ - sf_lo_) / 2; \
+			if (holds)                                                    \
+				sf_lo_ = i;                                           \
+			else                                                          \
+				sf_end_ = i;                                          \
+		}                                                                     \
+		sf_lo_;                                                               \
+	})
+
 /* Of @n ≥ 1 ascending starts, the first of them at or before @at, the last one that is not behind @at:
  * of several equal ones the last. O(log n). */
 static inline size_t sf_last_start(const uint64_t *start, size_t n, uint64_t at)
 {
-	size_t lo = 0;
-
-	while (n - lo > 1) {
-		size_t mid = lo + (n - lo) / 2;
-		if (start[mid] <= at)
-			lo = mid;
-		else
-			n = mid;
-	}
-	return lo;
+	return SF_LAST_THAT(i, n, start[i] <= at);
 }
 
 /* The struct of @type whose @member @ptr points to. */

@@ -53,18 +53,9 @@ int sf_place_find(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uint
 
 const char *sf_place_why(const struct sf_ckpt *ckpt, uint32_t place)
 {
-	uint32_t lo = 0, hi = ckpt->nwhys;
-
 	if (!ckpt->place[place].unreadable)
 		return NULL;
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		if (ckpt->why[mid].place <= place)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return ckpt->why[lo].why;
+	return ckpt->why[SF_LAST_THAT(i, ckpt->nwhys, ckpt->why[i].place <= place)].why;
 }
 
 const struct sf_file *sf_place_file(const struct sf_ckpt *ckpt, uint32_t place)

@@ -31,7 +31,7 @@ static int push_chunk(void *arg, uint32_t chunk)
 static uint32_t find_cell(const struct gather *g, unsigned d, uint64_t x)
 {
 	const struct sf_tensor *t = g->t;
-	uint32_t n = t->grid_n[d], lo = 0, hi = n;
+	uint32_t n = t->grid_n[d];
 	uint64_t guess = x / sf_chunk_extent(t, t->order[0], d);
 
 	if (guess < n) {
@@ -39,14 +39,7 @@ static uint32_t find_cell(const struct gather *g, unsigned d, uint64_t x)
 		if (x - sf_chunk_origin(t, c, d) < sf_chunk_extent(t, c, d))
 			return (uint32_t)guess;
 	}
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		if (sf_chunk_origin(t, t->order[mid * g->stride[d]], d) <= x)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SF_LAST_THAT(i, n, sf_chunk_origin(t, t->order[i * g->stride[d]], d) <= x);
 }
 
 /* All cells that meet one box of the tensor. */

@@ -67,15 +67,9 @@ static uint32_t end_of(const struct sf_tree *t, uint32_t pos, uint32_t hi, size_
 		lo += step;
 		step *= 2;
 	}
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		const struct sf_entry *e = at(t, mid);
-		if (sf_name_below(e->name, e->len, of, prefix))
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return hi;
+	return lo + 1 +
+	       SF_LAST_THAT(i, hi - lo,
+	                    sf_name_below(at(t, lo + i)->name, at(t, lo + i)->len, of, prefix));
 }
 
 /* The keys below a directory: by_path[lo … hi). *ret_prefix: bytes of the name that the directory

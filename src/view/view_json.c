@@ -31,16 +31,7 @@ static uint32_t entry_of(const struct json_file *j, uint32_t i)
 /* Which entry has this piece? */
 static uint32_t entry_at(const struct json_file *j, uint32_t piece)
 {
-	uint32_t lo = 0, hi = j->n;
-
-	while (hi - lo > 1) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		if (j->first[mid] <= piece)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	return lo;
+	return SF_LAST_THAT(i, j->n, j->first[i] <= piece);
 }
 
 static void put_record(const struct json_file *j, uint32_t rec, struct sf_buf *out)

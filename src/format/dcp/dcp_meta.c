@@ -148,17 +148,10 @@ uint32_t dcp_meta_chunk_at(const struct dcp_meta *m, const struct dcp_tensor *t,
                            const struct dcp_run **ret_run)
 {
 	const struct dcp_run *run = &m->run.at[t->run0];
-	uint32_t lo = 0, hi = t->nruns;
 
-	while (hi - lo > 1) { /* the last run that begins at or before i */
-		uint32_t mid = lo + (hi - lo) / 2;
-		if (run[mid].first <= i)
-			lo = mid;
-		else
-			hi = mid;
-	}
-	*ret_run = run + lo;
-	return run[lo].chunk0 + (i - run[lo].first);
+	run += SF_LAST_THAT(k, t->nruns, run[k].first <= i);
+	*ret_run = run;
+	return run->chunk0 + (i - run->first);
 }
 
 int dcp_meta_item(struct dcp_meta *m, uint32_t name, const uint64_t *origin, unsigned ndim,

@@ -73,13 +73,7 @@ dcp_value dcp_scan_get(struct dcp_scan *s, uint32_t number, int *ret)
 	} else if (s->seg.n && number >= s->seg.at[s->seg.n - 1].first) {
 		lo = s->seg.n - 1;
 	}
-	while (hi - lo > 1) {
-		size_t mid = lo + (hi - lo) / 2;
-		if (s->seg.at[mid].first <= number)
-			lo = mid;
-		else
-			hi = mid;
-	}
+	lo += SF_LAST_THAT(i, hi - lo, s->seg.at[lo + i].first <= number);
 	seg = &s->seg.at[lo];
 	if (seg->kind == SEG_DENSE)
 		return s->memo.at[seg->base + (number - seg->first)];
