@@ -39,6 +39,9 @@ SF_SOURCES_STORE = \
 	%D%/store/open_room.c \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \
+	%D%/store/s3_error.c \
+	%D%/store/s3_list.c \
+	%D%/store/s3_sign.c \
 	%D%/store/source.c \
 	%D%/store/source_ahead.c \
 	%D%/store/source_file.c \
