@@ -5,6 +5,7 @@
 
 #include "base/arena.h"
 #include "base/error.h"
+#include "base/map.h"
 #include "catalog/view_options.h"
 #include "ckpt/ckpt.h"
 

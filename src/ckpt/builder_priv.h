@@ -3,6 +3,7 @@
 #ifndef SF_CKPT_BUILDER_PRIV_H
 #define SF_CKPT_BUILDER_PRIV_H
 
+#include "base/map.h"
 #include "base/vec.h"
 #include "ckpt/ckpt_builder.h"
 #include "ckpt/ckpt_group.h"
@@ -52,6 +53,7 @@ struct sf_ckpt_builder {
 	struct sf_pending_warnings warnings;
 	struct sf_group_choices choices;
 	struct sf_place_ids tied; /* by tensor, as far as it goes; none: no ties */
+	struct sf_map names;      /* of keys -> their numbers */
 	struct sf_map file_names;
 	uint64_t more_warnings;          /* not kept */
 	uint64_t name_bytes, path_bytes; /* of keys, of their paths' elements */

@@ -12,7 +12,6 @@ void sf_ckpt_free(struct sf_ckpt *ckpt)
 {
 	if (!ckpt)
 		return;
-	sf_map_release(&ckpt->names);
 	sf_arena_release(&ckpt->arena);
 	free(ckpt);
 }
@@ -26,20 +25,6 @@ bool sf_warning_is_note(const char *code)
 		if (strcmp(notes[i], code) == 0)
 			return true;
 	return false;
-}
-
-static int same_name(void *arg, uint32_t value, const char *name, size_t len)
-{
-	const struct sf_key *k = (const struct sf_key *)arg + value;
-
-	return k->len == len && (len == 0 || memcmp(k->name, name, len) == 0);
-}
-
-uint32_t sf_ckpt_find(const struct sf_ckpt *ckpt, const char *name, size_t len)
-{
-	uint32_t i = sf_map_get(&ckpt->names, name, len, same_name, (void *)ckpt->key);
-
-	return i == SF_MAP_NONE ? SF_NONE : i;
 }
 
 void sf_tensor_chunk(const struct sf_tensor *t, uint32_t i, struct sf_chunk *ret)

@@ -7,7 +7,6 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/arena.h"
-#include "base/map.h"
 #include "parse/codec.h"
 #include "parse/dtype.h"
 #include "parse/torch_archive.h"
@@ -249,7 +248,6 @@ struct sf_ckpt {
 	uint64_t nchunks;
 	/* of the source and what identifies this version of it: st_ino, "same checkpoint?" */
 	uint8_t version_hash[16];
-	struct sf_map names; /* key name -> key index; use sf_ckpt_find */
 	/* every file of the source as listed at load, for shards/: relative names, sorted by
 	 * bytes */
 	const struct sf_file *listing;
@@ -257,8 +255,6 @@ struct sf_ckpt {
 };
 
 void sf_ckpt_free(struct sf_ckpt *ckpt); /* NULL is fine */
-/* key index or SF_NONE; O(1) */
-uint32_t sf_ckpt_find(const struct sf_ckpt *ckpt, const char *name, size_t len);
 /* Tensors of one number here were one storage: tied weights. */
 static inline uint32_t sf_tensor_storage(const struct sf_ckpt *ckpt, uint32_t tensor)
 {

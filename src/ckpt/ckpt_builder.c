@@ -64,6 +64,7 @@ void sf_ckpt_builder_free(struct sf_ckpt_builder *b)
 	sf_files_release(&b->listing);
 	sf_pending_warnings_release(&b->warnings);
 	sf_group_choices_release(&b->choices);
+	sf_map_release(&b->names);
 	sf_map_release(&b->file_names);
 	sf_place_ids_release(&b->tied);
 	free(b->origin.at);
@@ -163,7 +164,7 @@ static int same_key(void *arg, uint32_t value, const char *name, size_t len)
 
 uint32_t sf_builder_key(const struct sf_ckpt_builder *b, const char *name, size_t len)
 {
-	uint32_t i = sf_map_get(&b->ckpt->names, name, len, same_key, b->keys.at);
+	uint32_t i = sf_map_get(&b->names, name, len, same_key, b->keys.at);
 
 	return i == SF_MAP_NONE ? SF_NONE : i;
 }
@@ -181,7 +182,7 @@ int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, 
 		return sf_fail(err, -E2BIG, "%s: key '%.60s...' has %zu bytes, the limit is %d",
 		               b->ckpt->source, name, len, NAME_MAX_BYTES);
 	if (sf_keys_reserve(&b->keys, b->keys.n + 1) < 0 ||
-	    sf_map_reserve(&b->ckpt->names, b->keys.n + 1) < 0)
+	    sf_map_reserve(&b->names, b->keys.n + 1) < 0)
 		return sf_builder_no_memory(err, b);
 	k.len = (uint32_t)len;
 	found = sf_builder_key(b, name, len);
@@ -193,7 +194,7 @@ int sf_builder_add_key(struct sf_ckpt_builder *b, const char *name, size_t len, 
 		return sf_builder_no_memory(err, b);
 	b->keys.at[b->keys.n++] = k;
 	b->name_bytes += len;
-	sf_map_add(&b->ckpt->names, k.name, len, n, same_key, b->keys.at, &failed);
+	sf_map_add(&b->names, k.name, len, n, same_key, b->keys.at, &failed);
 	return failed ? sf_builder_no_memory(err, b) : 0;
 }
 

@@ -102,11 +102,6 @@ int sf_ckpt_builder_tie(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t to,
 /* tensor or object index, SF_NONE */
 uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name, size_t len,
                               bool *ret_is_tensor);
-/* The chunk of @tensor at @origin: tries @hint first (UINT32_MAX none), then searches; chunks of
- * volume 0 lose against others of the same origin. SF_NONE when there is none. O(1) with a right
- * hint, else O(log n). Closes the tensor when open. */
-uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor,
-                                  const uint64_t *origin, unsigned ndim, uint32_t hint);
 /* Chunks of @tensor without an item are not missing: every element of theirs is @element, as many
  * bytes as its dtype has. */
 int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void *element,

@@ -381,27 +381,6 @@ int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, cons
 	return more->name ? 0 : sf_builder_no_memory(err, b);
 }
 
-uint32_t sf_ckpt_builder_chunk_at(struct sf_ckpt_builder *b, uint32_t tensor,
-                                  const uint64_t *origin, unsigned ndim, uint32_t hint)
-{
-	const struct sf_tensor *t;
-
-	assert(tensor < b->tensors.n);
-	if (b->open && tensor == b->tensors.n - 1 && sf_builder_close(b, NULL) < 0)
-		return SF_NONE; /* finish tells */
-	t = &b->tensors.at[tensor];
-	if (ndim != t->ndim)
-		return SF_NONE;
-	if (hint < t->nchunks) {
-		bool same = true;
-		for (unsigned d = 0; d < ndim; d++)
-			same &= sf_chunk_origin(t, hint, d) == origin[d];
-		if (same && !sf_chunk_empty(t, hint))
-			return hint;
-	}
-	return sf_order_find(t, origin);
-}
-
 void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t chunk,
                               uint32_t place, uint64_t off, uint64_t len)
 {

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/vec.h"
 #include "ckpt/ckpt_group.h"

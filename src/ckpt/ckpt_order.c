@@ -65,16 +65,6 @@ static int compare_first(const void *a, const void *b, void *arg)
 	return fx != fy ? (fx < fy ? -1 : 1) : (x > y) - (x < y);
 }
 
-static int compare_origin(const struct sf_tensor *t, uint32_t i, const uint64_t *origin)
-{
-	for (unsigned d = 0; d < t->ndim; d++) {
-		uint64_t c = sf_chunk_origin(t, i, d);
-		if (c != origin[d])
-			return c < origin[d] ? -1 : 1;
-	}
-	return 0;
-}
-
 static int compare_empty(const void *a, const void *b, void *arg)
 {
 	const struct sf_tensor *t = arg;
@@ -137,39 +127,6 @@ int sf_order_build(const struct sf_tensor *t, struct sf_order_scratch *s, uint32
 		qsort_r(order + n, t->nchunks - n, sizeof(*order), compare_empty, (void *)t);
 	*ret_n = n;
 	return 0;
-}
-
-uint32_t sf_order_find(const struct sf_tensor *t, const uint64_t *origin)
-{
-	uint32_t lo = 0, hi = t->norder;
-	uint64_t want = 0;
-	bool inside = true;
-
-	for (unsigned d = 0; d < t->ndim; d++) {
-		inside &= origin[d] < t->shape[d];
-		want = want * t->shape[d] + origin[d];
-	}
-	while (inside && lo < hi) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		if (sf_chunk_first(t, t->order[mid]) < want)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	/* with parts the run of equal firsts may hold other boxes too */
-	for (; inside && lo < t->norder && sf_chunk_first(t, t->order[lo]) == want; lo++)
-		if (compare_origin(t, t->order[lo], origin) == 0)
-			return t->order[lo];
-
-	for (lo = t->norder, hi = t->nchunks; lo < hi;) {
-		uint32_t mid = lo + (hi - lo) / 2;
-		if (compare_origin(t, t->order[mid], origin) < 0)
-			lo = mid + 1;
-		else
-			hi = mid;
-	}
-	return lo < t->nchunks && compare_origin(t, t->order[lo], origin) == 0 ? t->order[lo]
-	                                                                       : SF_NONE;
 }
 
 static uint64_t fill_hulls(const struct sf_tensor *t, uint64_t *hull_end, uint32_t lo, uint32_t hi)

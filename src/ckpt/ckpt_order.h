@@ -23,10 +23,6 @@ void sf_order_scratch_release(struct sf_order_scratch *s);
 int sf_order_build(const struct sf_tensor *t, struct sf_order_scratch *s, uint32_t *order,
                    uint32_t *ret_n);
 
-/* The chunk at @origin (t->ndim coordinates), the lowest non-empty one if there is one. SF_NONE
- * without. O(log n). */
-uint32_t sf_order_find(const struct sf_tensor *t, const uint64_t *origin);
-
 /*
  * t->hull_end for a tensor that is no grid: order[] is read as a balanced tree (the middle of a
  * range is its root), and each node has the greatest sf_chunk_end() of its range. sf_order_query()

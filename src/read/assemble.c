@@ -334,7 +334,7 @@ int sf_op_finish(struct sf_op *op)
 {
 	for (size_t i = 0; i < op->parts.list.n; i++) {
 		const struct sf_part *part = &op->parts.list.at[i];
-		if (!part->cast && part->kind != SF_PART_BYTES && part->kind != SF_PART_ZEROS)
+		if (!part->cast && part->kind != SF_PART_BYTES)
 			continue;
 		uint8_t *dst = sf_op_dst(op);
 		if (!dst)
@@ -342,8 +342,6 @@ int sf_op_finish(struct sf_op *op)
 			               (unsigned long long)op->len);
 		if (part->kind == SF_PART_BYTES)
 			memcpy(dst + part->dst, op->literal.at + part->off, part->n);
-		else if (part->kind == SF_PART_ZEROS)
-			memset(dst + part->dst, 0, part->n);
 		else
 			cast_part(op, part);
 	}

@@ -25,9 +25,8 @@ enum sf_part_kind {
 	SF_PART_OBJECT,
 	SF_PART_OBJECT_LEN,
 	SF_PART_SOURCE,
-	SF_PART_MADE,  /* of op->made, at off */
-	SF_PART_BYTES, /* of op->literal, at off */
-	SF_PART_ZEROS
+	SF_PART_MADE, /* of op->made, at off */
+	SF_PART_BYTES /* of op->literal, at off */
 };
 struct sf_part {
 	uint8_t kind;

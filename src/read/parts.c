@@ -17,16 +17,17 @@ int sf_parts_add(struct sf_parts *p, struct sf_part part)
 }
 
 /* The bytes are kept until the read has its buffer. */
-static int put_later(struct sf_parts *p, enum sf_part_kind kind, const void *at, uint64_t len)
+static int put_later(struct sf_parts *p, const void *at, uint64_t len)
 {
 	struct sf_op *op = p->op;
-	struct sf_part part = { .kind = kind, .len = len, .off = op->literal.len, .n = len };
+	struct sf_part part = {
+		.kind = SF_PART_BYTES, .len = len, .off = op->literal.len, .n = len
+	};
 	size_t cap = op->literal.cap;
 
 	if (len > op->len - p->at)
 		return -ERANGE;
-	if (at)
-		sf_buf_add(&op->literal, at, len);
+	sf_buf_add(&op->literal, at, len);
 	sf_op_holds(op, (int64_t)(op->literal.cap - cap));
 	return sf_buf_check(&op->literal) < 0 ? -ENOMEM : sf_parts_add(p, part);
 }
@@ -40,10 +41,7 @@ static int put_now(struct sf_parts *p, const void *at, uint64_t len)
 	dst = sf_op_dst(p->op);
 	if (!dst)
 		return -ENOMEM;
-	if (at)
-		memcpy(dst + p->at, at, len);
-	else
-		memset(dst + p->at, 0, len);
+	memcpy(dst + p->at, at, len);
 	p->at += len;
 	return 0;
 }
@@ -52,14 +50,7 @@ int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len)
 {
 	if (!len)
 		return 0;
-	return p->op->may_wait ? put_later(p, SF_PART_BYTES, at, len) : put_now(p, at, len);
-}
-
-int sf_parts_zeros(struct sf_parts *p, uint64_t len)
-{
-	if (!len)
-		return 0;
-	return p->op->may_wait ? put_later(p, SF_PART_ZEROS, NULL, len) : put_now(p, NULL, len);
+	return p->op->may_wait ? put_later(p, at, len) : put_now(p, at, len);
 }
 
 /*

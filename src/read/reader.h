@@ -25,7 +25,6 @@ struct sf_io *sf_reader_io(const struct sf_reader *r);
 struct sf_parts;
 /* Bytes made by the view (headers): copied at once. */
 int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len);
-int sf_parts_zeros(struct sf_parts *p, uint64_t len);
 /* [off, off+len) of a tensor's dense row-major bytes; cast: SF_DTYPE_NONE as stored, else off and
  * len count bytes of the cast dtype. */
 int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len,

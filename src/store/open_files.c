@@ -171,13 +171,3 @@ void sf_open_files_drop_owner(struct sf_open_files *f, uint32_t owner)
 		sf_source_unref(out);
 	}
 }
-
-unsigned sf_open_files_count(struct sf_open_files *f)
-{
-	unsigned n;
-
-	pthread_mutex_lock(&f->locked.m);
-	n = f->locked.n;
-	pthread_mutex_unlock(&f->locked.m);
-	return n;
-}

@@ -29,6 +29,5 @@ struct sf_source *sf_open_files_put(struct sf_open_files *f, uint64_t key, struc
 void sf_open_files_drop(struct sf_open_files *f, uint64_t key,
                         struct sf_source *src); /* if it is still that one */
 void sf_open_files_drop_owner(struct sf_open_files *f, uint32_t owner); /* all of its: O(limit) */
-unsigned sf_open_files_count(struct sf_open_files *f);
 
 #endif

@@ -74,18 +74,3 @@ void sf_store_free(struct sf_store *s)
 	if (s)
 		s->ops->free(s);
 }
-
-int sf_store_exists(struct sf_store *s, const char *name, struct sf_error *err)
-{
-	struct sf_source *src;
-	struct sf_error why = SF_ERROR_INIT;
-	int r = s->ops->open(s, name, NULL, &src, &why);
-
-	if (r >= 0) {
-		sf_source_unref(src);
-		return 1;
-	}
-	if (r == -ENOENT || r == -ENOTDIR || r == -EBADMSG)
-		return 0; /* missing, or there as something that is no plain file */
-	return sf_fail(err, r, "%s", why.msg);
-}

@@ -136,7 +136,5 @@ struct sf_store {
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                   struct sf_store **ret, struct sf_error *err);
 void sf_store_free(struct sf_store *s); /* NULL is fine */
-/* 1 it is there as a plain file, 0 not, negative an error */
-int sf_store_exists(struct sf_store *s, const char *name, struct sf_error *err);
 
 #endif

@@ -1,6 +1,7 @@
 #include "config.h"
 #include <stddef.h>
 
+#include "tests/lib/ckpt_find.h"
 #include "tests/lib/test_stores.h"
 #include "base/mem.h"
 #include "read/reader.h"
@@ -117,7 +118,7 @@ static uint8_t *read_all(const struct tree *t, const struct sf_ckpt *ckpt, uint6
 
 static bool has(const struct sf_ckpt *ckpt, const char *key)
 {
-	return sf_ckpt_find(ckpt, key, strlen(key)) != SF_NONE;
+	return ckpt_find(ckpt, key, strlen(key)) != SF_NONE;
 }
 
 /* A child's blobs know nothing of the name that is put before its keys. */

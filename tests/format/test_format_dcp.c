@@ -14,6 +14,7 @@
 #include "format/dcp/dcp_dir.h"
 #include "format/format.h"
 #include "read/reader.h"
+#include "tests/lib/ckpt_find.h"
 #include "tests/lib/test_stores.h"
 #include "tests/format/dcp_meta_text.h"
 #include "tests/lib/sf_test.h"
@@ -85,11 +86,11 @@ static int each_case(void (*each)(const char *dir))
 static const struct sf_key *find(const struct sf_ckpt *ckpt, const char *name, const char *role)
 {
 	char longer[4096];
-	uint32_t at = sf_ckpt_find(ckpt, name, strlen(name));
+	uint32_t at = ckpt_find(ckpt, name, strlen(name));
 
 	if (at == SF_NONE && role) {
 		snprintf(longer, sizeof(longer), "%s.%s", role, name);
-		at = sf_ckpt_find(ckpt, longer, strlen(longer));
+		at = ckpt_find(ckpt, longer, strlen(longer));
 	}
 	return at == SF_NONE ? NULL : &ckpt->key[at];
 }
@@ -189,7 +190,7 @@ static void case_readers(const char *dir)
 		struct sf_buf a = { 0 }, b = { 0 };
 		struct dcp_meta m = { 0 };
 		int r;
-		if (sf_store_exists(store, names[i], NULL) <= 0)
+		if (store_exists(store, names[i]) <= 0)
 			continue;
 		r = dcp_meta_read(&m, store, names[i], NULL, DCP_READER_VALUES, &err);
 		ck_assert_msg(r >= 0, "%s: %s", dir, err.msg);
@@ -510,7 +511,7 @@ START_TEST(a_composite_of_safetensors_mode_reads_as_its_child_alone)
 		const struct sf_key *key = &ckpt[0]->key[a->key], *longer = NULL;
 		char name[4096];
 		snprintf(name, sizeof(name), "optim.%s", key->name);
-		uint32_t at = sf_ckpt_find(ckpt[1], name, strlen(name));
+		uint32_t at = ckpt_find(ckpt[1], name, strlen(name));
 		ck_assert_msg(at != SF_NONE, "no %s", name);
 		longer = &ckpt[1]->key[at];
 		blobs += a->nchunks && a->place[0] != SF_NONE &&
@@ -620,7 +621,7 @@ START_TEST(a_shard_of_many_tensors_is_read_in_linear_time)
 	int r = load_mem(files, 1, NULL, &ckpt, msg);
 	ck_assert_msg(r == 0, "%s", msg);
 	ck_assert_uint_eq(ckpt->ntensors, N);
-	key = sf_ckpt_find(ckpt, "model.layers.5.w", 16);
+	key = ckpt_find(ckpt, "model.layers.5.w", 16);
 	ck_assert_uint_ne(key, SF_NONE);
 	ck_assert_uint_eq(ckpt->tensor[ckpt->key[key].tensor].shape[0], 3); /* 2, 1 long */
 	sf_ckpt_free(ckpt);

@@ -5,6 +5,7 @@
 #include <errno.h>
 
 #include "ckpt/place.h"
+#include "tests/lib/ckpt_find.h"
 #include "tests/lib/test_stores.h"
 #include "base/buf.h"
 #include "base/path.h"
@@ -54,7 +55,7 @@ static void put_file(struct sf_buf *out, const struct part *p, size_t n, uint8_t
 
 static const struct sf_tensor *tensor_of(const struct sf_ckpt *ckpt, const char *name)
 {
-	uint32_t key = sf_ckpt_find(ckpt, name, strlen(name));
+	uint32_t key = ckpt_find(ckpt, name, strlen(name));
 
 	return key == SF_NONE ? NULL : &ckpt->tensor[ckpt->key[key].tensor];
 }

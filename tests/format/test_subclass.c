@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "tests/lib/ckpt_find.h"
 #include "tests/lib/test_stores.h"
 #include "format/dcp/dcp_subclass.h"
 #include "tests/lib/load.h"
@@ -8,7 +9,7 @@
 
 static const struct sf_key *key(const struct sf_ckpt *ckpt, const char *name)
 {
-	uint32_t i = sf_ckpt_find(ckpt, name, strlen(name));
+	uint32_t i = ckpt_find(ckpt, name, strlen(name));
 
 	ck_assert_msg(i != SF_NONE, "no key '%s'", name);
 	return &ckpt->key[i];
@@ -63,7 +64,7 @@ START_TEST(shards_of_such_a_tensor_are_a_list)
 	ck_assert_uint_eq(k->path[4].kind, SF_PATH_LIST);
 	ck_assert_int_eq(memcmp(k->path[4].s, "1", 1), 0);
 	ck_assert_ptr_nonnull(subclass(ckpt, "optim.state.w.exp_avg.0"));
-	ck_assert_uint_eq(sf_ckpt_find(ckpt, "optim.state.w.exp_avg", 21), SF_NONE);
+	ck_assert_uint_eq(ckpt_find(ckpt, "optim.state.w.exp_avg", 21), SF_NONE);
 	ck_assert_ptr_nonnull(load_warning(ckpt, "tensor-subclass", "1 in shards"));
 	sf_ckpt_free(ckpt);
 }
@@ -119,7 +120,7 @@ START_TEST(a_dtype_of_the_future_costs_no_other_key)
 
 	/* without an archive to carry it is left out, and said */
 	ckpt = load_patched("float32", "float99", false);
-	ck_assert_uint_eq(sf_ckpt_find(ckpt, "plain", 5), SF_NONE);
+	ck_assert_uint_eq(ckpt_find(ckpt, "plain", 5), SF_NONE);
 	ck_assert_ptr_nonnull(load_warning(ckpt, "unknown-dtype", "'plain'"));
 	sf_ckpt_free(ckpt);
 }

@@ -2,7 +2,10 @@
 #ifndef SF_TESTS_LIB_TEST_STORES_H
 #define SF_TESTS_LIB_TEST_STORES_H
 
+#include <errno.h>
+
 #include "store/source.h"
+#include "store/store.h"
 
 /* Sources around a source, which is referenced. */
 struct sf_fault { /* the n-th request (from 0) of kind try or submit fails with code; n < 0 never */
@@ -35,5 +38,16 @@ struct sf_mem_object {
 };
 int sf_store_mem(struct sf_io *io, const struct sf_mem_object *objects, size_t n,
                  struct sf_store **ret, struct sf_error *err);
+
+/* 1 it is there as a plain file, 0 not, negative an error */
+static inline int store_exists(struct sf_store *s, const char *name)
+{
+	struct sf_source *src;
+	int r = s->ops->open(s, name, NULL, &src, NULL);
+
+	if (r >= 0)
+		sf_source_unref(src);
+	return r >= 0 ? 1 : r == -ENOENT || r == -ENOTDIR || r == -EBADMSG ? 0 : r;
+}
 
 #endif

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tests/lib/parts_zeros.h"
 #include "tests/lib/test_stores.h"
 #include "base/mem.h"
 #include "parse/zstd.h"
@@ -107,7 +108,7 @@ static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struc
 		if (a->what == -1)
 			r = sf_parts_bytes(p, dense(a), a->len);
 		else if (a->what < 0)
-			r = sf_parts_zeros(p, a->len);
+			r = parts_zeros(p, a->len);
 		else if ((unsigned)a->what < f.ntensors)
 			r = sf_parts_tensor(p, (uint32_t)a->what, a->off, a->len, SF_DTYPE_NONE);
 		else

@@ -5,6 +5,7 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 
+#include "tests/lib/parts_zeros.h"
 #include "tests/lib/test_stores.h"
 #include "base/mem.h"
 #include "parse/zstd.h"
@@ -43,8 +44,7 @@ static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struc
 			r = sf_parts_listed(p, k->index, k->off, k->len);
 			break;
 		case ASK_BYTES:
-			r = k->bytes ? sf_parts_bytes(p, k->bytes, k->len)
-			             : sf_parts_zeros(p, k->len);
+			r = k->bytes ? sf_parts_bytes(p, k->bytes, k->len) : parts_zeros(p, k->len);
 			break;
 		}
 	}

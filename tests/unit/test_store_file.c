@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "store/source.h"
 #include "tests/lib/sf_test.h"
+#include "tests/lib/test_stores.h"
 
 static char dir[256];
 static struct sf_io io;
@@ -89,8 +90,8 @@ START_TEST(a_file_url_is_its_decoded_path)
 	for (size_t i = 0; i < SF_ARRAY_LEN(begins); i++) {
 		snprintf(url, sizeof(url), "%s%s/a%%20b%%25c", begins[i], dir);
 		ck_assert_int_eq(sf_store_open(&io, url, NULL, &s, NULL), 0);
-		ck_assert_int_eq(sf_store_exists(s, "x", NULL), 1);
-		ck_assert_int_eq(sf_store_exists(s, "y", NULL), 0);
+		ck_assert_int_eq(store_exists(s, "x"), 1);
+		ck_assert_int_eq(store_exists(s, "y"), 0);
 		sf_store_free(s);
 	}
 	end();
@@ -118,8 +119,8 @@ START_TEST(only_plain_files_open_and_none_blocks)
 	ck_assert_int_eq(store->ops->open(store, "link", NULL, &src, &err), 0);
 	ck_assert_uint_eq(src->size, 5);
 	sf_source_unref(src);
-	ck_assert_int_eq(sf_store_exists(store, "fifo", NULL), 0);
-	ck_assert_int_eq(sf_store_exists(store, "link", NULL), 1);
+	ck_assert_int_eq(store_exists(store, "fifo"), 0);
+	ck_assert_int_eq(store_exists(store, "link"), 1);
 	end();
 }
 END_TEST
@@ -309,7 +310,7 @@ START_TEST(the_directory_is_held_open)
 	ck_assert_int_eq(sf_store_open(&io, ".", NULL, &s, NULL), 0);
 	ck_assert_int_eq(fchdir(back), 0);
 	close(back);
-	ck_assert_int_eq(sf_store_exists(s, "x", NULL), 1);
+	ck_assert_int_eq(store_exists(s, "x"), 1);
 	int fd = s->ops->fd(s, "x", NULL, NULL);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_ne(fcntl(fd, F_GETFD) & FD_CLOEXEC, 0);

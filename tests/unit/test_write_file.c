@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "parse/zip_read.h"
 #include "parse/zip_write.h"
+#include "tests/lib/parts_zeros.h"
 #include "tests/lib/sf_test.h"
 #include "tool/write_file.h"
 
@@ -159,7 +160,7 @@ static int emit_made(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t le
 	(void)rec;
 	if (f->size % 2)
 		return sf_fail(err, -EBADMSG, "broken");
-	int r = sf_parts_zeros(parts, len);
+	int r = parts_zeros(parts, len);
 	return r < 0 ? sf_fail(err, r, "%d zeros", (int)off) : 0;
 }
 
