@@ -42,6 +42,7 @@ SF_SOURCES_STORE = \
 	%D%/store/s3_error.c \
 	%D%/store/s3_list.c \
 	%D%/store/s3_sign.c \
+	%D%/store/s3_time.c \
 	%D%/store/source.c \
 	%D%/store/source_ahead.c \
 	%D%/store/source_file.c \

@@ -1,0 +1,34 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "store/s3_list.h"
+
+bool sf_s3_time(const char *text, int64_t *ret_ns)
+{
+	static const char form[] = "dddd-dd-ddTdd:dd:dd";
+	struct tm tm = { 0 };
+	int64_t ns = 0, unit = 100000000;
+
+	for (size_t i = 0; i < sizeof(form) - 1; i++)
+		if (form[i] == 'd' ? text[i] < '0' || text[i] > '9' : text[i] != form[i])
+			return false;
+	if (sscanf(text, "%4d-%2d-%2dT%2d:%2d:%2d", &tm.tm_year, &tm.tm_mon, &tm.tm_mday,
+	           &tm.tm_hour, &tm.tm_min, &tm.tm_sec) != 6 ||
+	    tm.tm_year < 1970 || tm.tm_year > 2200 || tm.tm_mon < 1 || tm.tm_mon > 12 ||
+	    tm.tm_mday < 1 || tm.tm_mday > 31 || tm.tm_hour > 23 || tm.tm_min > 59 ||
+	    tm.tm_sec > 60)
+		return false;
+	text += sizeof(form) - 1;
+	if (*text == '.')
+		for (text++; *text >= '0' && *text <= '9'; text++, unit /= 10)
+			ns += (*text - '0') * unit;
+	if (strcmp(text, "Z") != 0 && strcmp(text, "+00:00") != 0 && strcmp(text, "+0000") != 0)
+		return false;
+	tm.tm_year -= 1900;
+	tm.tm_mon--;
+	*ret_ns = (int64_t)timegm(&tm) * 1000000000 + ns;
+	return true;
+}
