@@ -298,7 +298,7 @@ check_PROGRAMS += %D%/tool_fuzz_pack
 # What interop tests in Python drive: values written again, an archive written by us.
 check_PROGRAMS += %D%/tool_repickle %D%/tool_s3_sign %D%/tool_write_pt %D%/tool_write_st
 
-TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-headers.sh contrib/check-library.sh
+TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-circles.sh contrib/check-headers.sh contrib/check-library.sh
 TEST_EXTENSIONS = .sh
 SH_LOG_COMPILER = $(SHELL)
 
