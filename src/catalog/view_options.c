@@ -54,22 +54,24 @@ int sf_roles_check(const struct sf_view_options *o, struct sf_error *err)
 	               sf_role_names[o->role]);
 }
 
+static bool is_view(const char *name)
+{
+	const size_t len = strlen(name);
+
+	for (const char *at = SF_VIEW_NAMES("|"); at; at = strchr(at, '|')) {
+		at += *at == '|';
+		if (strcspn(at, "|") == len && memcmp(at, name, len) == 0)
+			return true;
+	}
+	return false;
+}
+
 int sf_views_check(const struct sf_view_options *o, struct sf_error *err)
 {
-	static const char *const known[] = { "checkpoint", "groups", "hf",          "state",
-		                             "npy",        "pt",     "safetensors", "shards" };
-	size_t k;
-
-	for (size_t i = 0; i < o->views.n; i++) {
-		for (k = 0; k < sizeof(known) / sizeof(known[0]); k++)
-			if (strcmp(o->views.at[i], known[k]) == 0)
-				break;
-		if (k == sizeof(known) / sizeof(known[0]))
-			return sf_fail(
-				err, -EINVAL,
-				"views: '%s' is not one of checkpoint, groups, hf, state, npy, "
-				"pt, safetensors, shards",
-				o->views.at[i]);
-	}
+	for (size_t i = 0; i < o->views.n; i++)
+		if (!is_view(o->views.at[i]))
+			return sf_fail(err, -EINVAL,
+			               "views: '%s' is not one of " SF_VIEW_NAMES(", "),
+			               o->views.at[i]);
 	return 0;
 }

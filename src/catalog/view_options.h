@@ -55,6 +55,10 @@ struct sf_view_options {
 	const char *hf_why;
 	struct sf_strs views; /* names of the views wanted, none = all */
 };
+/* The names of views, for messages and --help: in the order of the manual, @sep between them. */
+#define SF_VIEW_NAMES(sep)                                                                      \
+	"checkpoint" sep "groups" sep "hf" sep "state" sep "npy" sep "pt" sep "safetensors" sep \
+	"shards"
 void sf_view_options_init(struct sf_view_options *o);
 /* What may be cast to, by the words of --dtype. -EINVAL. */
 int sf_view_cast_parse(const char *word, enum sf_dtype *ret, struct sf_error *err);

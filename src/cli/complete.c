@@ -16,7 +16,7 @@ static const struct {
 	const char *option, *values;
 } values_of[] = {
 	{ "log-level", "error|warn|info|debug" },
-	{ "views", "checkpoint|groups|hf|state|npy|pt|safetensors|shards" },
+	{ "views", SF_VIEW_NAMES("|") },
 	{ "strategy", "one_file|one_file_per_tensor|chunks" },
 };
 

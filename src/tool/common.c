@@ -181,7 +181,7 @@ const struct sf_opt sf_view_option_table[] = {
 	{ "hf-files", 0, SF_OPT_CALL, 0, parse_hf_files, "DIR",
 	  "hf: where config.json and the tokenizer are" },
 	{ "views", 0, SF_OPT_LIST, VIEW(views), NULL, "NAME,…",
-	  "show only these: checkpoint, groups, hf, state, npy, pt, safetensors, shards" },
+	  "show only these: " SF_VIEW_NAMES(", ") },
 	{ 0 },
 };
 
