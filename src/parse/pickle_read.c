@@ -75,12 +75,54 @@ static int take_index(struct sf_pm *m, uint64_t *ret)
 	return 0;
 }
 
-static int push_int(struct sf_pm *m, int64_t i)
+static uint32_t le(const uint8_t *p, unsigned width)
 {
-	struct sf_pv *v = sf_pm_new(m, SF_PV_INT);
+	return width == 1 ? p[0] : width == 2 ? sf_le16(p) : sf_le32(p);
+}
 
+/* An int of @width bytes; one of four has a sign. */
+static int short_int(struct sf_pm *m, unsigned width)
+{
+	const uint8_t *p = m->p;
+	struct sf_pv *v;
+	int r = take(m, width, &p);
+
+	if (r < 0)
+		return r;
+	v = sf_pm_new(m, SF_PV_INT);
 	if (v)
-		v->i = i;
+		v->i = width == 4 ? (int32_t)le(p, width) : (int64_t)le(p, width);
+	return sf_pm_push(m, v);
+}
+
+/* One whose length has @width bytes. */
+static int long_int(struct sf_pm *m, unsigned width)
+{
+	const uint8_t *p = m->p;
+	size_t len = 0;
+	int r = take_counted(m, width, &p, &len);
+
+	if (r < 0)
+		return r;
+	if (len > INT32_MAX)
+		return sf_pm_fail(m, -EBADMSG, "an integer of %zu bytes", len);
+	return sf_pm_long(m, p, len);
+}
+
+/* Big-endian. */
+static int binary_float(struct sf_pm *m)
+{
+	const uint8_t *p = m->p;
+	struct sf_pv *v;
+	uint64_t u;
+	int r = take(m, 8, &p);
+
+	if (r < 0)
+		return r;
+	u = __builtin_bswap64(sf_le64(p));
+	v = sf_pm_new(m, SF_PV_FLOAT);
+	if (v)
+		memcpy(&v->f, &u, 8);
 	return sf_pm_push(m, v);
 }
 
@@ -107,14 +149,20 @@ static int global_lines(struct sf_pm *m)
 	return sf_pm_push_global(m, a[0], a[1]);
 }
 
-/* A code of copyreg's registry of extensions: no name is known, so it becomes one that no module
+/* A code, of @width bytes, of copyreg's registry of extensions: no name is known, so it becomes one that no module
  * can have. */
-static int extension(struct sf_pm *m, uint32_t code)
+static int extension(struct sf_pm *m, unsigned width)
 {
-	char name[32];
+	const uint8_t *p = m->p;
 	struct sf_pv **a = m->stack.at;
-	int r, n = snprintf(name, sizeof(name), "extension %" PRIu32, code);
+	char name[32];
+	uint32_t code;
+	int r = take(m, width, &p), n;
 
+	if (r < 0)
+		return r;
+	code = le(p, width);
+	n = snprintf(name, sizeof(name), "extension %" PRIu32, code);
 	if (!code || code > INT32_MAX)
 		return sf_pm_fail(m, -EBADMSG, "extension code %" PRIu32, code);
 	r = sf_pm_push_text(m, SF_PV_STR, (const uint8_t *)"copyreg", 7);
@@ -142,22 +190,15 @@ static int run_atom(struct sf_pm *m)
 	case 0x89:
 		return sf_pm_push(m, m->no);
 	case 'K':
-		r = take(m, 1, &p);
-		return r < 0 ? r : push_int(m, p[0]);
+		return short_int(m, 1);
 	case 'M':
-		r = take(m, 2, &p);
-		return r < 0 ? r : push_int(m, sf_le16(p));
+		return short_int(m, 2);
 	case 'J':
-		r = take(m, 4, &p);
-		return r < 0 ? r : push_int(m, (int32_t)sf_le32(p));
+		return short_int(m, 4);
 	case 0x8a: /* LONG1 */
-		r = take_counted(m, 1, &p, &len);
-		return r < 0 ? r : sf_pm_long(m, p, len);
+		return long_int(m, 1);
 	case 0x8b: /* LONG4 */
-		r = take_counted(m, 4, &p, &len);
-		return r < 0             ? r
-		       : len > INT32_MAX ? sf_pm_fail(m, -EBADMSG, "an integer of %zu bytes", len)
-		                         : sf_pm_long(m, p, len);
+		return long_int(m, 4);
 	case 'I':
 	case 'L':
 		r = take_line(m, &p, &len);
@@ -165,18 +206,8 @@ static int run_atom(struct sf_pm *m)
 	case 'F':
 		r = take_line(m, &p, &len);
 		return r < 0 ? r : sf_pm_float_line(m, p, len);
-	case 'G': { /* big-endian */
-		struct sf_pv *v;
-		uint64_t u;
-		r = take(m, 8, &p);
-		if (r < 0)
-			return r;
-		u = __builtin_bswap64(sf_le64(p));
-		v = sf_pm_new(m, SF_PV_FLOAT);
-		if (v)
-			memcpy(&v->f, &u, 8);
-		return sf_pm_push(m, v);
-	}
+	case 'G':
+		return binary_float(m);
 	case 'S':
 		r = take_line(m, &p, &len);
 		return r < 0 ? r : sf_pm_string_line(m, p, len);
@@ -208,14 +239,11 @@ static int run_atom(struct sf_pm *m)
 			r = sf_pm_push_text(m, SF_PV_STR, p, len);
 		return r < 0 ? r : sf_pm_push_persid(m, m->stack.at[--m->stack.n]);
 	case 0x82: /* EXT1, 2, 4 */
-		r = take(m, 1, &p);
-		return r < 0 ? r : extension(m, p[0]);
+		return extension(m, 1);
 	case 0x83:
-		r = take(m, 2, &p);
-		return r < 0 ? r : extension(m, sf_le16(p));
+		return extension(m, 2);
 	case 0x84:
-		r = take(m, 4, &p);
-		return r < 0 ? r : extension(m, sf_le32(p));
+		return extension(m, 4);
 	case 0x97: /* NEXT_BUFFER */
 	case 0x98: /* READONLY_BUFFER */
 		return sf_pm_fail(m, -ENOTSUP, "buffers outside of the pickle");

@@ -8,90 +8,30 @@
 /* What stands behind an opcode: so many bytes, or one of these. */
 enum { LINE = 0x40, TWO_LINES, COUNTED_1, COUNTED_4, COUNTED_8, NO_OPCODE = 0xff };
 
+/* clang-format off */
+/* 1 more than that, so that 0 is no opcode. */
+static const uint8_t behind[256] = {
+#define A(op, what) [op] = (what) + 1
+	A('(', 0), A('.', 0), A('0', 0), A('1', 0), A('2', 0), A('N', 0), A('Q', 0), A('R', 0), A('a', 0), A('b', 0),
+	A('d', 0), A('e', 0), A('l', 0), A('o', 0), A('s', 0), A('t', 0), A('u', 0), A(')', 0), A(']', 0), A('}', 0),
+	A(0x81, 0), A(0x85, 0), A(0x86, 0), A(0x87, 0), A(0x88, 0), A(0x89, 0), A(0x8f, 0), A(0x90, 0),
+	A(0x91, 0), A(0x92, 0), A(0x93, 0), A(0x94, 0), A(0x97, 0), A(0x98, 0),
+	A('K', 1), A('h', 1), A('q', 1), A(0x80, 1), A(0x82, 1),
+	A('M', 2), A(0x83, 2),
+	A('J', 4), A('j', 4), A('r', 4), A(0x84, 4),
+	A('G', 8), A(0x95, 8),
+	A('F', LINE), A('I', LINE), A('L', LINE), A('P', LINE), A('S', LINE), A('V', LINE), A('g', LINE), A('p', LINE),
+	A('c', TWO_LINES), A('i', TWO_LINES),
+	A('C', COUNTED_1), A('U', COUNTED_1), A(0x8a, COUNTED_1), A(0x8c, COUNTED_1),
+	A('B', COUNTED_4), A('T', COUNTED_4), A('X', COUNTED_4), A(0x8b, COUNTED_4),
+	A(0x8d, COUNTED_8), A(0x8e, COUNTED_8), A(0x96, COUNTED_8),
+#undef A
+};
+/* clang-format on */
+
 static uint8_t argument(uint8_t op)
 {
-	switch (op) {
-	case '(':
-	case '.':
-	case '0':
-	case '1':
-	case '2':
-	case 'N':
-	case 'Q':
-	case 'R':
-	case 'a':
-	case 'b':
-	case 'd':
-	case 'e':
-	case 'l':
-	case 'o':
-	case 's':
-	case 't':
-	case 'u':
-	case ')':
-	case ']':
-	case '}':
-	case 0x81:
-	case 0x85:
-	case 0x86:
-	case 0x87:
-	case 0x88:
-	case 0x89:
-	case 0x8f:
-	case 0x90:
-	case 0x91:
-	case 0x92:
-	case 0x93:
-	case 0x94:
-	case 0x97:
-	case 0x98:
-		return 0;
-	case 'K':
-	case 'h':
-	case 'q':
-	case 0x80:
-	case 0x82:
-		return 1;
-	case 'M':
-	case 0x83:
-		return 2;
-	case 'J':
-	case 'j':
-	case 'r':
-	case 0x84:
-		return 4;
-	case 'G':
-	case 0x95:
-		return 8;
-	case 'F':
-	case 'I':
-	case 'L':
-	case 'P':
-	case 'S':
-	case 'V':
-	case 'g':
-	case 'p':
-		return LINE;
-	case 'c':
-	case 'i':
-		return TWO_LINES;
-	case 'C':
-	case 'U':
-	case 0x8a:
-	case 0x8c:
-		return COUNTED_1;
-	case 'B':
-	case 'T':
-	case 'X':
-	case 0x8b:
-		return COUNTED_4;
-	case 0x8d:
-	case 0x8e:
-	case 0x96:
-		return COUNTED_8;
-	default:
-		return NO_OPCODE;
-	}
+	return (uint8_t)(behind[op] - 1);
 }
 
 /* Over @lines ends of lines; NULL: they are not all there. */
