@@ -295,6 +295,7 @@ int sf_http_server_start(struct sf_http_server *s)
 	socklen_t len = sizeof(at);
 	int r;
 
+	setenv("no_proxy", "127.0.0.1,localhost", 1);
 	s->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (s->fd < 0 || bind(s->fd, (struct sockaddr *)&at, sizeof(at)) < 0 ||
 	    listen(s->fd, 512) < 0 || getsockname(s->fd, (struct sockaddr *)&at, &len) < 0)
