@@ -345,6 +345,7 @@ static int http_look(struct sf_store *s, const char *const *names, size_t n,
                      struct sf_error *err)
 {
 	struct looking l = { .h = (struct http_store *)s, .left = n };
+	bool there = false;
 	int r = 0;
 
 	l.at = calloc(n ? n : 1, sizeof(*l.at));
@@ -362,10 +363,13 @@ static int http_look(struct sf_store *s, const char *const *names, size_t n,
 	while (l.left)
 		pthread_cond_wait(&l.c, &l.m);
 	pthread_mutex_unlock(&l.m);
+	for (size_t i = 0; i < n; i++)
+		there |= l.at[i].r >= 0;
 	for (size_t i = 0; i < n && r >= 0; i++) {
 		const struct look_one *o = &l.at[i];
 		struct sf_objinfo info = { .name = o->name };
-		if (o->r == -ENOENT)
+		/* who may not list a bucket is told 403 of what is not there */
+		if (o->r == -ENOENT || (o->r == -EACCES && there))
 			continue;
 		if (o->r < 0) {
 			r = sf_fail(err, o->r, "%s", o->err.msg);

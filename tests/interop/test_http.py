@@ -175,6 +175,10 @@ def bad_input():
 
     server.broken = lambda h, path: h.answer(200, b"<html>", Content_Type="text/html") or True
     says("a page", good, 1, "web page")
+    server.broken = lambda h, path: not os.path.exists(DATA + path) and (h.answer(403) or True)
+    r = run("verify", good)
+    check("403 for what is not there, as of a bucket that does not list", r.returncode == 0, r.stderr)
+    says("403 for all", f"{URL}/nowhere", 1, "403")
     server.broken = lambda h, path: h.answer(401) or True
     says("a password is wanted", good, 1, "401")
     server.broken = lambda h, path: h.answer(302, Location=h.path) or True
@@ -254,8 +258,28 @@ def far_archives():
     check("verify --deep asks a few times for each item", len(server.seen) < 700, len(server.seen))
 
 
+def stalls():
+    """A server that stops in the middle costs the deadline, not the reader's life."""
+    if no_fuse():
+        return
+    with Mount(f"{URL}/dcp/columns/ckpt", "timeout=2") as m:
+        server.broken = lambda h, path: h.command == "GET" and (time.sleep(20) or True)
+        start = time.monotonic()
+        try:
+            with open(f"{m}/checkpoint.pt", "rb") as f:
+                f.read()
+            check("a stalled server is an error", False)
+        except OSError as e:
+            check("a stalled server is EIO", e.errno == 5, e)
+        check("by the deadline", time.monotonic() - start < 15, time.monotonic() - start)
+        server.broken = None
+        with open(f"{m}/checkpoint.pt", "rb") as f:
+            check("and then it is read", len(f.read()) == os.stat(f"{m}/checkpoint.pt").st_size)
+
+
 whole()
 lazy()
+stalls()
 hub()
 far_archives()
 bad_input()
