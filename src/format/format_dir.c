@@ -69,7 +69,7 @@ int sf_format_find(struct sf_format_dir *dir, const char *const *names, size_t n
 		r = ask[k++] ? 0 : -ENOMEM;
 	}
 	sf_buf_release(&name);
-	for (size_t i = 0; i < dir->nfiles && r >= 0; i++)
+	for (size_t i = found->files.n; i < dir->nfiles && r >= 0; i++) /* not at a second call */
 		r = sf_objinfos_push(&found->files, dir->files[i]);
 	if (!ask || r < 0)
 		return sf_fail(err, -ENOMEM, "no memory for the names of %zu files", n);

@@ -35,7 +35,8 @@ void sf_format_found_release(struct sf_format_found *f);
  * sf_format_find - the files that a checkpoint's metadata names, of a store that cannot list.
  *
  * Looks for @names, which are relative to @dir->dir; @dir->files becomes @found's, with those that
- * are there, and the builder gets them as listed. Of a store that lists nothing is done. Names that
+ * are there, and the builder gets them as listed; again and again with the same @dir and @found. Of
+ * a store that lists nothing is done. Names that
  * are none of a file below are passed over, and told of by whoever uses them.
  */
 int sf_format_find(struct sf_format_dir *dir, const char *const *names, size_t n,

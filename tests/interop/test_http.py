@@ -77,7 +77,7 @@ if "without libcurl" in run("info", URL).stderr:
     skip_all("this build has no libcurl")
 
 CASES = ["dcp/fsdp4", "dcp/zstd", "dcp/safetensors", "dcp/nested", "dcp/evil_names", "dcp/file_per_item", "dcp/columns", "dcp/hf_consolidated", "dcp/accelerate",
-         "dcp/threads3", "dcp/strides"]
+         "dcp/threads3", "dcp/strides", "dcp/ranklocal"]
 
 
 def same_text(name, a, b, url, path):

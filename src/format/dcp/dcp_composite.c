@@ -180,8 +180,10 @@ static int load_dcp(struct sf_format_dir *src, const struct child *c, struct sf_
 	SF_CLEANUP(sf_format_found_release) struct sf_format_found more = { 0 };
 	struct dcp_meta m = { 0 };
 	struct dcp_found found;
-	int r = dcp_read_dir(&m, src->store, src->files, src->nfiles, c->dir, &found, err);
+	int r = dcp_find_ranks(src, b, &more, err);
 
+	if (r >= 0)
+		r = dcp_read_dir(&m, src->store, src->files, src->nfiles, c->dir, &found, err);
 	if (r >= 0)
 		r = dcp_find_files(&m, src, b, &more, err);
 	if (r >= 0) {

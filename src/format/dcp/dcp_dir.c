@@ -58,6 +58,8 @@ static int by_rank(const void *a, const void *b)
 }
 
 #define RANKS_AT_ONCE 256
+#define RANKS_LOOKED 32u /* for which a store is asked at once that cannot list */
+#define RANKS_MOST 1000000u
 #define RANK_BEGIN (UINT64_C(1) << 20)   /* bytes of a rank's metadata that are fetched ahead … */
 #define RANKS_BEGIN (UINT64_C(64) << 20) /* … and of all that are fetched at once */
 
@@ -175,6 +177,30 @@ int dcp_warn_unread(struct sf_ckpt_builder *b, const char *dir, const struct dcp
 	return sf_ckpt_builder_warn(b, NULL, "unread-metadata",
 	                            "%s.metadata cannot be read, the ranks' own are used: %s", dir,
 	                            found->unread.msg);
+}
+
+int dcp_find_ranks(struct sf_format_dir *src, struct sf_ckpt_builder *b,
+                   struct sf_format_found *found, struct sf_error *err)
+{
+	char name[RANKS_LOOKED][32], first[512];
+	const char *names[RANKS_LOOKED];
+	size_t before = 0;
+	int r = 0;
+
+	if (!src->store->ops->look ||
+	    snprintf(first, sizeof(first), "%s__0.metadata", src->dir) >= (int)sizeof(first) ||
+	    !sf_format_listed(src->files, src->nfiles, first))
+		return 0;
+	for (uint32_t rank = 1; r >= 0 && before != src->nfiles && rank < RANKS_MOST;
+	     rank += RANKS_LOOKED) {
+		before = src->nfiles;
+		for (uint32_t i = 0; i < RANKS_LOOKED; i++) {
+			snprintf(name[i], sizeof(name[i]), "__%u.metadata", rank + i);
+			names[i] = name[i];
+		}
+		r = sf_format_find(src, names, RANKS_LOOKED, b, found, err);
+	}
+	return r;
 }
 
 int dcp_find_files(const struct dcp_meta *m, struct sf_format_dir *src, struct sf_ckpt_builder *b,

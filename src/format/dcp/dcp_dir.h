@@ -25,6 +25,10 @@ int dcp_read_dir(struct dcp_meta *m, struct sf_store *store, const struct sf_obj
                  size_t n, const char *dir, struct dcp_found *ret, struct sf_error *err);
 /* A warning about what stood in, if anything did. */
 int dcp_warn_unread(struct sf_ckpt_builder *b, const char *dir, const struct dcp_found *found);
+/* The ranks' own metadata, looked for where it was not listed, from the first on until there is none
+ * for a while. */
+int dcp_find_ranks(struct sf_format_dir *src, struct sf_ckpt_builder *b,
+                   struct sf_format_found *found, struct sf_error *err);
 /* The files that it names, looked for where they were not listed: sf_format_find. */
 int dcp_find_files(const struct dcp_meta *m, struct sf_format_dir *src, struct sf_ckpt_builder *b,
                    struct sf_format_found *found, struct sf_error *err);

@@ -93,7 +93,9 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 	}
 	sf_ckpt_builder_look(b, look_at, store);
 	if (dcp_has_metadata(files, n, "")) {
-		r = dcp_read_dir(&meta, store, files, n, "", &found, err);
+		r = dcp_find_ranks(&src, b, &more, err);
+		if (r >= 0)
+			r = dcp_read_dir(&meta, store, src.files, src.nfiles, "", &found, err);
 		if (r >= 0)
 			r = dcp_find_files(&meta, &src, b, &more, err);
 		if (r >= 0)
@@ -141,9 +143,9 @@ static int dcp_unfinished(const struct sf_objinfo *files, size_t n, char *why, s
 /* These write DCP, some of them among other formats. */
 static const char *const dcp_also[] = { "megatron", "olmo-core", "composer", NULL };
 
-/* Not the ranks' own metadata: how many there are is told by a listing alone. */
 static const char *const dcp_names[] = {
 	".metadata",
+	"__0.metadata",
 	"meta.pt", /* Lightning's */
 	"metadata.json",
 	"common.pt",
