@@ -27,6 +27,14 @@ SF_SOURCES_BASE = \
 	%D%/base/vec.c
 
 SF_SOURCES_STORE = \
+	%D%/store/aws_chain.c \
+	%D%/store/aws_config.c \
+	%D%/store/aws_credentials.c \
+	%D%/store/aws_env.c \
+	%D%/store/aws_metadata.c \
+	%D%/store/aws_process.c \
+	%D%/store/aws_reply.c \
+	%D%/store/aws_sts.c \
 	%D%/store/fetch_many.c \
 	%D%/store/filter.c \
 	%D%/store/guard.c \

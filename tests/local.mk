@@ -2,6 +2,9 @@
 
 TESTS_UNIT = \
 	%D%/unit/test_arena \
+	%D%/unit/test_aws_chain \
+	%D%/unit/test_aws_config \
+	%D%/unit/test_aws_credentials \
 	%D%/unit/test_budget \
 	%D%/unit/test_buf \
 	%D%/unit/test_catalog \
@@ -217,6 +220,7 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 
 # Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
 TESTS_FUZZ = \
+	%D%/fuzz/fuzz_aws \
 	%D%/fuzz/fuzz_dcp_meta \
 	%D%/fuzz/fuzz_json \
 	%D%/fuzz/fuzz_options \
@@ -288,6 +292,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_s3_list_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_url_SOURCES = %D%/fuzz/fuzz_url.c $(fuzz_main)
 %C%_fuzz_fuzz_url_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_aws_SOURCES = %D%/fuzz/fuzz_aws.c $(fuzz_main)
+%C%_fuzz_fuzz_aws_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz_json.c $(fuzz_main)
 %C%_fuzz_fuzz_json_LDFLAGS = $(fuzz_ldflags)
 
@@ -324,3 +330,4 @@ endif
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/seam_torch.h %D%/format/seam_world.h %D%/lib/ckpt_find.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
 EXTRA_DIST += %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
+EXTRA_DIST += %D%/lib/aws_world.h

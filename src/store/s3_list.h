@@ -70,7 +70,7 @@ struct sf_s3_error {
 /* true: @doc is an error document. Anything else (HTML, nothing, damage) is false, @ret all "". */
 bool sf_s3_error_parse(const char *doc, size_t len, struct sf_s3_error *ret);
 
-/* "2009-10-12T17:50:30.000Z" in ns since 1970. False: not that. */
+/* "2009-10-12T17:50:30.000Z", or with "+01:00", in ns since 1970. False: not that. */
 bool sf_s3_time(const char *text, int64_t *ret_ns);
 
 #endif

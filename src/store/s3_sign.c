@@ -18,6 +18,23 @@
 	65536  /* bytes of a canonical request: a session token has 2 KB, a key 3 KB coded */
 #define KEYS 4 /* signing keys kept: two regions around midnight */
 
+static void wipe(char **s)
+{
+	if (*s)
+		explicit_bzero(*s, strlen(*s));
+	free(*s);
+	*s = NULL;
+}
+
+void sf_aws_credentials_release(struct sf_aws_credentials *c)
+{
+	wipe(&c->key_id);
+	wipe(&c->secret);
+	wipe(&c->token);
+	wipe(&c->from);
+	c->expires = 0;
+}
+
 struct signing_key {
 	uint8_t id[SF_SHA256_BYTES]; /* hash of what it is derived from: the secret is not kept */
 	uint8_t key[SF_SHA256_BYTES];

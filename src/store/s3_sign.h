@@ -12,10 +12,13 @@
  * message. */
 struct sf_aws_credentials {
 	char *key_id, *secret;
-	char *token;      /* of a session; NULL: none */
-	int64_t expires;  /* seconds since 1970; 0: never */
-	const char *from; /* "environment", "profile x", ...: for people. The provider's */
+	char *token;     /* of a session; NULL: none */
+	int64_t expires; /* seconds since 1970; 0: never */
+	char *from;      /* "environment", "profile x", ...: for people */
 };
+
+/* Overwrites and frees what it holds. */
+void sf_aws_credentials_release(struct sf_aws_credentials *c);
 
 /* Signing keys of the last few (secret, day, region, service): four HMACs a request less. One
  * for all threads of a store. */

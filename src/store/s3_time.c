@@ -10,7 +10,7 @@ bool sf_s3_time(const char *text, int64_t *ret_ns)
 {
 	static const char form[] = "dddd-dd-ddTdd:dd:dd";
 	struct tm tm = { 0 };
-	int64_t ns = 0, unit = 100000000;
+	int64_t ns = 0, unit = 100000000, ahead_s = 0;
 
 	for (size_t i = 0; i < sizeof(form) - 1; i++)
 		if (form[i] == 'd' ? text[i] < '0' || text[i] > '9' : text[i] != form[i])
@@ -25,10 +25,20 @@ bool sf_s3_time(const char *text, int64_t *ret_ns)
 	if (*text == '.')
 		for (text++; *text >= '0' && *text <= '9'; text++, unit /= 10)
 			ns += (*text - '0') * unit;
-	if (strcmp(text, "Z") != 0 && strcmp(text, "+00:00") != 0 && strcmp(text, "+0000") != 0)
+	if (*text == '+' || *text == '-') {
+		int hours, minutes, sign = *text == '+' ? 1 : -1, n = 0;
+
+		if (text[1] < '0' || text[1] > '9' || text[2] < '0' || text[2] > '9' ||
+		    sscanf(text + 1, text[3] == ':' ? "%2d:%2d%n" : "%2d%2d%n", &hours, &minutes,
+		           &n) != 2 ||
+		    text[n + 1] || hours > 23 || minutes < 0 || minutes > 59)
+			return false;
+		ahead_s = sign * (hours * 3600 + minutes * 60);
+	} else if (strcmp(text, "Z") != 0) {
 		return false;
+	}
 	tm.tm_year -= 1900;
 	tm.tm_mon--;
-	*ret_ns = (int64_t)timegm(&tm) * 1000000000 + ns;
+	*ret_ns = ((int64_t)timegm(&tm) - ahead_s) * 1000000000 + ns;
 	return true;
 }

@@ -1,0 +1,118 @@
+#include "config.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/aws_chain.h"
+
+#define WAIT_MS 60000  /* for a program: it may have to ask a server */
+#define SAYS_MAX 65536 /* bytes that it may print */
+
+extern char **environ;
+
+/* In a group of its own, so that what it starts ends with it. Its stderr is not shown: it may hold
+ * what must not be shown. Signals as a new program expects them. */
+static int start(const char *const *argv, int out, pid_t *ret)
+{
+	posix_spawn_file_actions_t files;
+	posix_spawnattr_t attr;
+	sigset_t none, all;
+	int e;
+
+	sigemptyset(&none);
+	sigfillset(&all);
+	posix_spawn_file_actions_init(&files);
+	posix_spawnattr_init(&attr);
+	posix_spawnattr_setflags(&attr, POSIX_SPAWN_SETPGROUP | POSIX_SPAWN_SETSIGMASK |
+	                                        POSIX_SPAWN_SETSIGDEF);
+	posix_spawnattr_setpgroup(&attr, 0);
+	posix_spawnattr_setsigmask(&attr, &none);
+	posix_spawnattr_setsigdefault(&attr, &all);
+	e = posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+	if (!e)
+		e = posix_spawn_file_actions_adddup2(&files, out, 1);
+	if (!e)
+		e = posix_spawn_file_actions_addopen(&files, 2, "/dev/null", O_WRONLY, 0);
+	if (!e)
+		e = posix_spawnp(ret, argv[0], &files, &attr, (char *const *)argv, environ);
+	posix_spawnattr_destroy(&attr);
+	posix_spawn_file_actions_destroy(&files);
+	return -e;
+}
+
+/* All that it prints, until it closes its end: 0, -ETIMEDOUT, -E2BIG, -ENOMEM, -errno. */
+static int listen_to(int fd, struct sf_buf *to)
+{
+	const int64_t end = sf_now_ms() + WAIT_MS;
+
+	for (;;) {
+		struct pollfd p = { fd, POLLIN, 0 };
+		int64_t left = end - sf_now_ms();
+		char block[4096];
+		ssize_t n;
+
+		if (left <= 0)
+			return -ETIMEDOUT;
+		if (poll(&p, 1, (int)left) < 0 && errno != EINTR)
+			return -errno;
+		if (!p.revents)
+			continue;
+		n = read(fd, block, sizeof(block));
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			return -errno;
+		if (n == 0)
+			return sf_buf_check(to);
+		sf_buf_add(to, block, (size_t)n);
+		explicit_bzero(block, sizeof(block));
+		if (sf_buf_check(to) < 0)
+			return sf_buf_check(to);
+	}
+}
+
+int sf_aws_process(const char *const *argv, struct sf_aws_credentials *ret, struct sf_error *err)
+{
+	struct sf_buf says = { .limit = SAYS_MAX };
+	int fd[2], status = 0, r;
+	pid_t pid;
+
+	if (pipe2(fd, O_CLOEXEC) < 0)
+		return sf_fail_errno(err, "pipe");
+	r = start(argv, fd[1], &pid);
+	close(fd[1]);
+	if (r < 0) {
+		close(fd[0]);
+		return sf_fail(err, -EIO, "'%.100s' cannot be started: %s", argv[0], strerror(-r));
+	}
+	r = listen_to(fd[0], &says);
+	close(fd[0]);
+	if (r < 0)
+		kill(-pid, SIGKILL);
+	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+		;
+	if (r == -ETIMEDOUT)
+		sf_fail(err, r, "the program did not end within %d s", WAIT_MS / 1000);
+	else if (r < 0)
+		sf_fail(err, r, "the program's output (%d bytes at most): %s", SAYS_MAX,
+		        strerror(-r));
+	else if (WIFSIGNALED(status))
+		r = sf_fail(err, -EIO, "the program was ended by signal %d", WTERMSIG(status));
+	else if (WEXITSTATUS(status) != 0)
+		r = sf_fail(err, -EIO,
+		            "the program failed with exit status %d: run it by hand to see why",
+		            WEXITSTATUS(status));
+	else
+		r = sf_aws_reply_json((const char *)says.at, says.len, true, ret, err);
+	if (says.at)
+		explicit_bzero(says.at, says.len);
+	sf_buf_release(&says);
+	return r;
+}
