@@ -47,8 +47,11 @@ SF_SOURCES_STORE = \
 	%D%/store/open_room.c \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \
+	%D%/store/s3_call.c \
+	%D%/store/s3_dirs.c \
 	%D%/store/s3_error.c \
 	%D%/store/s3_list.c \
+	%D%/store/s3_place.c \
 	%D%/store/s3_sign.c \
 	%D%/store/s3_time.c \
 	%D%/store/source.c \
@@ -58,6 +61,7 @@ SF_SOURCES_STORE = \
 	%D%/store/store.c \
 	%D%/store/store_file.c \
 	%D%/store/store_http.c \
+	%D%/store/store_s3.c \
 	%D%/store/url.c \
 	%D%/store/xml.c
 if HAVE_CURL

@@ -74,6 +74,7 @@ TESTS_UNIT = \
 	%D%/unit/test_session \
 	%D%/unit/test_sessions \
 	%D%/unit/test_s3_list \
+	%D%/unit/test_s3_place \
 	%D%/unit/test_s3_sign \
 	%D%/unit/test_sha256 \
 	%D%/unit/test_shared_limits \

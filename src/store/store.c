@@ -8,6 +8,7 @@
 #include "store/source.h"
 #include "store/store_file.h"
 #include "store/store_http.h"
+#include "store/store_s3.h"
 #include "store/url.h"
 
 /* A directory, by file://. */
@@ -43,6 +44,7 @@ static const struct {
 	{ "file", open_file_url },
 	{ "http", sf_store_http },
 	{ "https", sf_store_http },
+	{ "s3", sf_store_s3 },
 };
 
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
@@ -60,7 +62,7 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	else if (i == SF_ARRAY_LEN(schemes))
 		r = sf_fail(err, -ENOTSUP,
 		            "%.*s:// sources are not supported by this version, only local "
-		            "directories, http:// and https://",
+		            "directories, http://, https:// and s3://",
 		            (int)SF_MIN(len, (size_t)40), source);
 	else
 		r = schemes[i].open(io, source, opt, ret, err);

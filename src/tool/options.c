@@ -66,9 +66,8 @@ const char *sf_options_later(const char *name, size_t len)
 	static const struct {
 		const char *name, *needs;
 	} later[] = {
-		{ "endpoint-url", "remote sources" }, { "region", "remote sources" },
-		{ "profile", "remote sources" },      { "no-sign-request", "remote sources" },
-		{ "cache-dir", "remote sources" },    { "cache-size", "remote sources" },
+		{ "cache-dir", "remote sources" },
+		{ "cache-size", "remote sources" },
 		{ "refresh", "run directories" },
 	};
 	for (size_t i = 0; i < SF_ARRAY_LEN(later); i++)

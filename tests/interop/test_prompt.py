@@ -134,7 +134,7 @@ def did_you_mean():
 
 
 VERBS = [v for v in "mount umount status info keys ls cat get export verify doctor".split() if "ot in this build" not in run(v, "--help").stdout]
-REMOTE = "--endpoint-url --region --profile --no-sign-request --cache-dir --cache-size".split()
+REMOTE = "--cache-dir --cache-size".split()
 
 
 def help_texts():

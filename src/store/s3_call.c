@@ -1,0 +1,360 @@
+#include "config.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/mem.h"
+#include "store/s3_list.h"
+#include "store/s3_store.h"
+
+#define ROUNDS 4        /* of a request: the region, the clock, the credentials may all be wrong */
+#define RENEW_S 5       /* a request signed before credentials were renewed may fail after that */
+#define SKEW_LEAST_S 60 /* a smaller one is not what the server complains of */
+#define BODY_MAX 65536
+
+/* ---- a request ---- */
+
+/* 0, 1: not signed, -EAGAIN: it would have to wait. */
+static int whom(struct sf_s3_store *s, bool may_wait, struct sf_aws_credentials *ret,
+                struct sf_error *err)
+{
+	bool due;
+	int r;
+
+	if (may_wait)
+		return sf_aws_provider_get(s->provider, ret, err);
+	r = sf_aws_provider_try(s->provider, ret, &due);
+	if (r == 0 && due) { /* this one fetches them, the others go on */
+		sf_aws_credentials_release(ret);
+		return -EAGAIN;
+	}
+	return r < 0 && r != -EAGAIN ? sf_fail(err, r, "no memory for credentials") : r;
+}
+
+static char **copy_headers(const char *const *headers)
+{
+	size_t n = 0, i = 0;
+	char **to;
+
+	while (headers[n])
+		n++;
+	to = calloc(n + 1, sizeof(*to));
+	for (; to && i < n; i++) {
+		to[i] = strdup(headers[i]);
+		if (!to[i]) {
+			sf_s3_headers_free(to);
+			return NULL;
+		}
+	}
+	return to;
+}
+
+int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const char *query,
+               bool may_wait, struct sf_remote_call *ret, struct sf_error *err)
+{
+	struct sf_buf host = { .limit = 4096 }, path = { .limit = 65536 }, url = { .limit = 65536 };
+	const char *const headers[] = { s->payer ? "x-amz-request-payer: requester" : NULL, NULL };
+	struct sf_aws_credentials cred = { .expires = 0 };
+	struct sf_remote_call call = { .url = NULL };
+	char region[sizeof(s->locked.region)];
+	int64_t skew_s;
+	int r = whom(s, may_wait, &cred, err);
+
+	if (r < 0)
+		return r;
+	bool anonymous = r == 1;
+	pthread_mutex_lock(&s->locked.m);
+	memcpy(region, s->locked.region, sizeof(region));
+	skew_s = s->locked.skew_s;
+	snprintf(s->locked.key_id, sizeof(s->locked.key_id), "%s", anonymous ? "" : cred.key_id);
+	snprintf(s->locked.from, sizeof(s->locked.from), "%s", anonymous ? "" : cred.from);
+	pthread_mutex_unlock(&s->locked.m);
+	sf_s3_place_request(&s->place, region, key, query, &host, &path, &url);
+	r = sf_buf_check(&url);
+	if (r < 0) {
+		sf_fail(err, r, "a URL is longer than 65536 bytes or memory is out");
+	} else if (anonymous) {
+		call.headers = copy_headers(headers);
+		r = call.headers ? 0 : sf_fail(err, -ENOMEM, "no memory for a request");
+	} else {
+		const struct sf_s3_request req = {
+			.method = method,
+			.host = sf_buf_cstr(&host),
+			.path = sf_buf_cstr(&path),
+			.query = query,
+			.region = region,
+			.service = "s3",
+			.headers = headers,
+			.payload = SF_S3_EMPTY,
+			.now = s->env.now(s->env.arg) + skew_s,
+			.keys = s->keys,
+		};
+		r = sf_s3_sign(&req, &cred, &call.headers, err);
+	}
+	sf_aws_credentials_release(&cred);
+	if (r == 0) {
+		sf_buf_cstr(&url);
+		call.url = (char *)SF_STEAL(url.at);
+		*ret = call;
+	}
+	sf_buf_release(&host);
+	sf_buf_release(&path);
+	sf_buf_release(&url);
+	return r;
+}
+
+static int remote_call(struct sf_remote_store *r, const char *name, bool may_wait,
+                       struct sf_remote_call *ret, struct sf_error *err)
+{
+	struct sf_s3_store *s = (struct sf_s3_store *)r;
+	SF_FREE char *key = NULL;
+
+	if (asprintf(&key, "%s%s", s->prefix, name) < 0)
+		key = NULL;
+	if (!key)
+		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
+	return sf_s3_call(s, "GET", key, "", may_wait, ret, err);
+}
+
+/* ---- an answer that refuses ---- */
+
+struct refusal {
+	unsigned status;
+	const char *region, *date; /* headers, NULL: not sent */
+	const char *body;
+	size_t len;
+};
+
+static bool is_one_of(const char *code, const char *const *list)
+{
+	for (; *list; list++)
+		if (strcmp(code, *list) == 0)
+			return true;
+	return false;
+}
+
+/* Is the bucket in another region than we asked? From then on that is asked. */
+static bool moved(struct sf_s3_store *s, const char *region)
+{
+	size_t n = region ? strlen(region) : 0;
+	bool moved;
+
+	if (!n || n >= sizeof(s->locked.region) ||
+	    strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != n)
+		return false;
+	pthread_mutex_lock(&s->locked.m);
+	moved = strcmp(s->locked.region, region) != 0;
+	memcpy(s->locked.region, region, n + 1);
+	pthread_mutex_unlock(&s->locked.m);
+	return moved;
+}
+
+static bool clock_mended(struct sf_s3_store *s, const struct refusal *why,
+                         const struct sf_s3_error *e)
+{
+	int64_t now = s->env.now(s->env.arg), theirs = e->server_time;
+	struct tm tm = { 0 };
+	bool mended;
+
+	if (!theirs && why->date && strptime(why->date, "%a, %d %b %Y %H:%M:%S GMT", &tm))
+		theirs = (int64_t)timegm(&tm);
+	if (!theirs)
+		return false;
+	pthread_mutex_lock(&s->locked.m);
+	int64_t more = theirs - now - s->locked.skew_s;
+	mended = more > SKEW_LEAST_S || more < -SKEW_LEAST_S;
+	if (mended)
+		s->locked.skew_s += more;
+	pthread_mutex_unlock(&s->locked.m);
+	return mended;
+}
+
+static void renew(struct sf_s3_store *s)
+{
+	int64_t now = s->env.now(s->env.arg);
+	char key_id[sizeof(s->locked.key_id)];
+	bool just;
+
+	pthread_mutex_lock(&s->locked.m);
+	just = s->locked.renewed && now - s->locked.renewed < RENEW_S;
+	if (!just)
+		s->locked.renewed = now;
+	memcpy(key_id, s->locked.key_id, sizeof(key_id));
+	pthread_mutex_unlock(&s->locked.m);
+	if (!just)
+		sf_aws_provider_expired(s->provider, key_id);
+}
+
+static int tell(struct sf_s3_store *s, const struct refusal *why, const struct sf_s3_error *e,
+                struct sf_error *err)
+{
+	static const char *const refused[] = { "AccessDenied",   "AllAccessDisabled",
+		                               "AccountProblem", "InvalidToken",
+		                               "ExpiredToken",   "TokenRefreshRequired",
+		                               "InvalidTokenId", "RequestTimeTooSkewed",
+		                               "NotSignedUp",    NULL };
+	char from[sizeof(s->locked.from) + 32] = "nothing is signed", region[64];
+
+	pthread_mutex_lock(&s->locked.m);
+	if (*s->locked.from)
+		snprintf(from, sizeof(from), "credentials: %s", s->locked.from);
+	memcpy(region, s->locked.region, sizeof(region));
+	pthread_mutex_unlock(&s->locked.m);
+	const char *host = s->place.host ? s->place.host : "Amazon S3";
+
+	if (strcmp(e->code, "NoSuchBucket") == 0)
+		return sf_fail(err, -ENOENT, "there is no bucket '%s' at %s", s->place.bucket,
+		               host);
+	if (strcmp(e->code, "InvalidAccessKeyId") == 0)
+		return sf_fail(err, -EACCES, "%s does not know the access key id (%s): %s", host,
+		               from, e->code);
+	if (strcmp(e->code, "SignatureDoesNotMatch") == 0)
+		return sf_fail(
+			err, -EACCES,
+			"%s finds that the secret access key is not that of the key id (%s): "
+			"%s",
+			host, from, e->code);
+	if (strcmp(e->code, "InvalidObjectState") == 0)
+		return sf_fail(err, -EACCES, "it is archived and must be restored first: %s: %s",
+		               e->code, e->message);
+	if (is_one_of(e->code, refused) || why->status == 401 || why->status == 403)
+		return sf_fail(err, -EACCES, "%s refuses it: %u %s: %s (%s)", host, why->status,
+		               e->code, e->message, from);
+	if (*e->code)
+		return sf_fail(err, why->status == 404 ? -ENOENT : -EIO, "%s answers %u %s: %s%s%s",
+		               host, why->status, e->code, e->message,
+		               *e->request_id ? ", request " : "", e->request_id);
+	return sf_fail(err, why->status == 404 ? -ENOENT : -EIO,
+	               "%s answers %u with no document of S3 (region %s): is the endpoint that of "
+	               "S3?",
+	               host, why->status, region);
+}
+
+/* SF_REMOTE_AGAIN: what was wrong is mended. Else what is to be told of it. */
+static int understand(struct sf_s3_store *s, const struct refusal *why, struct sf_error *err)
+{
+	static const char *const expired[] = { "ExpiredToken",   "ExpiredTokenException",
+		                               "InvalidToken",   "TokenRefreshRequired",
+		                               "RequestExpired", NULL };
+	struct sf_s3_error e;
+
+	sf_s3_error_parse(why->body, why->len, &e);
+	if (moved(s, *e.region ? e.region : why->region))
+		return SF_REMOTE_AGAIN;
+	if (strcmp(e.code, "RequestTimeTooSkewed") == 0 && clock_mended(s, why, &e))
+		return SF_REMOTE_AGAIN;
+	int r = tell(s, why, &e, err);
+	if (is_one_of(e.code, expired)) {
+		renew(s);
+		return SF_REMOTE_AGAIN;
+	}
+	return r;
+}
+
+static bool is_server_trouble(unsigned status)
+{
+	return status >= 500 || status == 429 || status == 408;
+}
+
+static int remote_refused(struct sf_remote_store *r, unsigned status,
+                          const struct sf_http_head *head, const char *body, size_t len,
+                          struct sf_error *err)
+{
+	struct refusal why = { .status = status, .body = body, .len = len };
+	char region[64], date[64];
+	const char *v;
+	size_t n;
+
+	/* another version, gone, shorter; trouble that passes: known by its status */
+	if (status == 412 || status == 404 || status == 416 || is_server_trouble(status))
+		return 0;
+	v = sf_http_header(head, "x-amz-bucket-region", &n);
+	if (v && n < sizeof(region)) {
+		snprintf(region, sizeof(region), "%.*s", (int)n, v);
+		why.region = region;
+	}
+	v = sf_http_header(head, "date", &n);
+	if (v && n < sizeof(date)) {
+		snprintf(date, sizeof(date), "%.*s", (int)n, v);
+		why.date = date;
+	}
+	return understand((struct sf_s3_store *)r, &why, err);
+}
+
+const struct sf_remote_ops sf_s3_remote_ops = { .call = remote_call, .refused = remote_refused };
+
+/* ---- small requests ---- */
+
+/* @want of the caller behind ours. */
+#define OWN 2
+#define WANT_MAX 8
+
+static int ask_once(struct sf_s3_store *s, const char *method, const char *key, const char *query,
+                    const char *const *want, uint64_t limit, struct sf_http_answer *ret,
+                    struct sf_error *err)
+{
+	const char *names[OWN + WANT_MAX + 1] = { "x-amz-bucket-region", "date" };
+	struct sf_remote_call call = { .url = NULL };
+	int r = sf_s3_call(s, method, key, query, true, &call, err);
+
+	for (size_t i = 0; want && want[i] && i < WANT_MAX; i++)
+		names[OWN + i] = want[i];
+	if (r < 0)
+		return r;
+	const struct sf_http_ask what = {
+		.method = method,
+		.url = call.url,
+		.headers = (const char *const *)call.headers,
+		.ca_bundle = s->r.s.opt ? s->r.s.opt->ca_bundle : NULL,
+		.limit = limit,
+		.want_headers = names,
+	};
+	*ret = (struct sf_http_answer){ 0 };
+	r = sf_remote_ask(&s->r, &what, ret, err);
+	sf_remote_call_release(&call);
+	return r;
+}
+
+int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const char *query,
+              const char *const *want, uint64_t limit, struct sf_http_answer *ret,
+              struct sf_error *err)
+{
+	const bool head = strcmp(method, "HEAD") == 0;
+	int r = SF_REMOTE_AGAIN;
+
+	for (int round = 0; round < ROUNDS && r == SF_REMOTE_AGAIN; round++) {
+		struct sf_http_answer a;
+
+		r = ask_once(s, method, key, query, want, limit, &a, err);
+		if (r < 0)
+			return r;
+		if (a.status == 200) {
+			*ret = a;
+			/* its caller counts from its own first header */
+			return 0;
+		}
+		struct refusal why = { a.status, a.kept[0], a.kept[1], a.body, a.len };
+		if (head && (a.status == 400 || a.status == 403) && !why.region) {
+			/* no body says why: the same as a GET has one, of which one byte is enough */
+			sf_http_answer_release(&a);
+			r = ask_once(s, "GET", NULL, "list-type=2&max-keys=0", NULL, BODY_MAX, &a,
+			             err);
+			if (r < 0)
+				return r;
+			if (a.status == 200) { /* the bucket may be listed: it is the object */
+				sf_http_answer_release(&a);
+				return sf_fail(err, -EACCES, "it may not be read (403)");
+			}
+			why = (struct refusal){ a.status, a.kept[0], a.kept[1], a.body, a.len };
+		}
+		r = understand(s, &why, err);
+		sf_http_answer_release(&a);
+	}
+	/* mended as often as can be: the last refusal is what is told */
+	return r == SF_REMOTE_AGAIN ? (err && err->msg[0] ? -EACCES
+	                                                  : sf_fail(err, -EIO,
+	                                                            "the server sends us from "
+	                                                            "region to region"))
+	                            : r;
+}

