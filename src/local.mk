@@ -194,6 +194,7 @@ SF_SOURCES_READ = \
 	%D%/read/plan_range.c \
 	%D%/read/read.c \
 	%D%/read/reader.c \
+	%D%/read/shared.c \
 	%D%/read/steps.c \
 	%D%/read/whole_items.c
 

@@ -77,6 +77,7 @@ TESTS_UNIT = \
 	%D%/unit/test_s3_place \
 	%D%/unit/test_s3_sign \
 	%D%/unit/test_sha256 \
+	%D%/unit/test_shared \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
 	%D%/unit/test_run_dir \
@@ -332,3 +333,4 @@ EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/sea
 
 EXTRA_DIST += %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
 EXTRA_DIST += %D%/lib/aws_world.h
+EXTRA_DIST += %D%/lib/zstd_items.h

@@ -18,7 +18,7 @@
 /* Are @bytes more charged? Only a read that must not wait is refused, and then submitted. */
 static bool charge(struct sf_op *op, uint64_t bytes)
 {
-	struct sf_budget *b = op->r->io->budget;
+	struct sf_budget *b = op->io->budget;
 	uint64_t want = op->holds + bytes;
 
 	if (want > op->charged) {
@@ -36,7 +36,7 @@ static bool charge(struct sf_op *op, uint64_t bytes)
 void sf_op_settle(struct sf_op *op)
 {
 	if (op->charged > op->holds)
-		sf_budget_give(op->r->io->budget, op->kind, op->charged - op->holds);
+		sf_budget_give(op->io->budget, op->kind, op->charged - op->holds);
 	op->charged = op->holds;
 }
 
@@ -44,7 +44,7 @@ void sf_op_holds(struct sf_op *op, int64_t more)
 {
 	if (more > 0 && op->holds + (uint64_t)more > op->charged) {
 		uint64_t bytes = op->holds + (uint64_t)more - op->charged;
-		sf_budget_add(op->r->io->budget, op->kind, bytes);
+		sf_budget_add(op->io->budget, op->kind, bytes);
 		op->charged += bytes;
 	}
 	op->holds += (uint64_t)more;
@@ -62,8 +62,8 @@ void sf_op_set_kind(struct sf_op *op, enum sf_budget_kind kind)
 	if (op->kind == kind)
 		return;
 	if (op->charged) {
-		sf_budget_add(op->r->io->budget, kind, op->charged);
-		sf_budget_give(op->r->io->budget, op->kind, op->charged);
+		sf_budget_add(op->io->budget, kind, op->charged);
+		sf_budget_give(op->io->budget, op->kind, op->charged);
 	}
 	op->kind = kind;
 }

@@ -24,12 +24,23 @@ int sf_item_cache_new(struct sf_io *io, struct sf_item_cache **ret, struct sf_er
 	return 0;
 }
 
+void sf_item_cache_free(struct sf_item_cache *c)
+{
+	if (!c)
+		return;
+	sf_budget_reclaim_remove(c->io->budget, &c->reclaim);
+	pthread_cond_destroy(&c->locked.idle);
+	pthread_mutex_destroy(&c->locked.m);
+	free(c);
+}
+
 /* ---- the table ---- */
 
 static struct sf_cache_entry **bucket_of(struct sf_item_cache *c, const struct sf_cache_want *w)
 {
-	uint64_t h =
-		(w->off * UINT64_C(0x9e3779b97f4a7c15) + w->file) * UINT64_C(0x9e3779b97f4a7c15);
+	uint64_t h = w->off * UINT64_C(0x9e3779b97f4a7c15) + w->file;
+
+	h = (h ^ (uintptr_t)w->owner >> 4) * UINT64_C(0x9e3779b97f4a7c15);
 
 	return &c->locked.bucket[h >> 32 & (SF_ITEM_BUCKETS - 1)];
 }
@@ -38,8 +49,8 @@ struct sf_cache_entry *sf_item_find_locked(struct sf_item_cache *c, const struct
 {
 	struct sf_cache_entry *e = *bucket_of(c, w);
 
-	while (e && (e->want.file != w->file || e->want.off != w->off || e->want.kind != w->kind ||
-	             e->want.codec != w->codec))
+	while (e && (e->want.owner != w->owner || e->want.file != w->file ||
+	             e->want.off != w->off || e->want.kind != w->kind || e->want.codec != w->codec))
 		e = e->chain;
 	return e;
 }
@@ -113,6 +124,14 @@ void sf_item_unref(struct sf_cache_entry *e)
 		entry_free(e);
 }
 
+/* Out of the table; the caller lets it go. */
+static void leave_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
+{
+	sf_lru_remove(&c->locked.lru, &e->lru);
+	sf_item_table_remove_locked(c, e);
+	atomic_fetch_sub(&c->held, e->held);
+}
+
 /*
  * Takes one that nobody uses out of the table, the oldest of those looked at; the caller lets it
  * go. Every reference but the table's comes from a look-up under the lock: at 1 nobody can take
@@ -124,13 +143,11 @@ static struct sf_cache_entry *evict_locked(struct sf_item_cache *c)
 
 	for (int i = 0; i < TRIES && (l = c->locked.lru.oldest); i++) {
 		struct sf_cache_entry *e = sf_container_of(l, struct sf_cache_entry, lru);
-		sf_lru_remove(&c->locked.lru, l);
 		if (atomic_load(&e->refs) == 1) {
-			sf_item_table_remove_locked(c, e);
-			atomic_fetch_sub(&c->held, e->held);
+			leave_locked(c, e);
 			return e;
 		}
-		sf_item_newest_locked(c, e); /* used: out of the way of the next look */
+		sf_lru_touch(&c->locked.lru, l); /* used: out of the way of the next look */
 	}
 	return NULL;
 }
@@ -214,14 +231,32 @@ void sf_item_cache_forget(struct sf_item_cache *c, const struct sf_cache_want *w
 
 	pthread_mutex_lock(&c->locked.m);
 	e = sf_item_find_locked(c, want);
-	if (e && e->state == SF_ENTRY_READY && atomic_load(&e->refs) == 1) {
-		sf_lru_remove(&c->locked.lru, &e->lru);
-		sf_item_table_remove_locked(c, e);
-		atomic_fetch_sub(&c->held, e->held);
-	} else {
+	if (e && e->state == SF_ENTRY_READY && atomic_load(&e->refs) == 1)
+		leave_locked(c, e);
+	else
 		e = NULL;
-	}
 	pthread_mutex_unlock(&c->locked.m);
 	if (e)
 		sf_item_unref(e);
+}
+
+void sf_item_cache_drop(struct sf_item_cache *c, struct sf_item_owner *owner)
+{
+	struct sf_cache_entry *gone = NULL, *e;
+
+	pthread_mutex_lock(&c->locked.m);
+	for (struct sf_lru_link *l = c->locked.lru.newest, *older; l; l = older) {
+		older = l->older;
+		e = sf_container_of(l, struct sf_cache_entry, lru);
+		if (e->want.owner != owner)
+			continue;
+		leave_locked(c, e);
+		e->chain = gone;
+		gone = e;
+	}
+	pthread_mutex_unlock(&c->locked.m);
+	while ((e = gone)) {
+		gone = e->chain;
+		sf_item_unref(e);
+	}
 }

@@ -27,22 +27,33 @@ struct sf_cached {
 };
 
 /*
- * An item's bytes are taken from the budget before its load begins, and given back when its last
- * reference goes. Up to half of the budget is kept for the next one who asks, the least recently
- * used goes first; all of it, as soon as somebody waits for bytes. One load of an item at a time:
- * who asks meanwhile is called when it is there. A load is no read's own: it goes on when the read
- * that began it was cancelled or is late. Threads: all functions, any number of calls at once; no
- * I/O, decoding or callback under the lock.
+ * The items of all readers of an sf_io. An item's bytes are taken from the budget before its load
+ * begins, and given back when its last reference goes. Up to half of the budget is kept for the next
+ * one who asks, the least recently used of all goes first; all of it, as soon as somebody waits for
+ * bytes. One load of an item at a time: who asks meanwhile is called when it is there. A load is no
+ * read's own: it goes on when the read that began it was cancelled or is late. Threads: all
+ * functions, any number of calls at once; no I/O, decoding or callback under the lock.
  */
 struct sf_item_cache;
 int sf_item_cache_new(struct sf_io *io, struct sf_item_cache **ret, struct sf_error *err);
-/* ends and waits for loads under way; no new ones begin */
-void sf_item_cache_end(struct sf_item_cache *c);
-void sf_item_cache_free(struct sf_item_cache *c); /* that too; NULL is fine */
+void sf_item_cache_free(struct sf_item_cache *c); /* no owner has anything there; NULL is fine */
+
+/* Whose an item is, a reader's: no other ever sees it. { 0 } has none; the cache's, under its lock. */
+struct sf_item_owner {
+	struct sf_cache_entry *queued, *loading;
+	/* queued, loading, and those that are gone but will get their turn */
+	unsigned nloads;
+	bool ending;
+};
+/* ends and waits for its loads under way; no new ones begin */
+void sf_item_cache_end(struct sf_item_cache *c, struct sf_item_owner *owner);
+/* After that, and when all references are back: lets go of what is kept of it. */
+void sf_item_cache_drop(struct sf_item_cache *c, struct sf_item_owner *owner);
 
 struct sf_cache_want {
+	struct sf_item_owner *owner;
 	struct sf_source *src;
-	uint32_t file; /* which file that is: the key, with off and kind */
+	uint32_t file; /* which file that is: the key, with owner, off and kind */
 	/* the item as stored; BLOB: from off to the end of what it lies in, or more */
 	uint64_t off, len;
 	enum sf_cached_kind kind;

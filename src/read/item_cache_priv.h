@@ -30,7 +30,7 @@ struct sf_cache_entry {
 	bool gone;                          /* QUEUED: out of the table, nobody wants it any more */
 	struct sf_cache_entry *chain;       /* bucket */
 	struct sf_lru_link lru;             /* READY */
-	struct sf_cache_entry *prev, *next; /* QUEUED, LOADING: all of them */
+	struct sf_cache_entry *prev, *next; /* QUEUED, LOADING: all of its owner's */
 	struct sf_cache_wait *waits, *last_wait;
 
 	/* the load's alone */
@@ -55,13 +55,9 @@ struct sf_item_cache {
 	_Atomic uint64_t held; /* of READY ones; written under the lock */
 	struct {
 		pthread_mutex_t m;
-		pthread_cond_t idle; /* no load is left */
+		pthread_cond_t idle; /* no load of some owner is left */
 		struct sf_cache_entry *bucket[SF_ITEM_BUCKETS];
 		struct sf_lru lru;
-		struct sf_cache_entry *queued, *loading;
-		/* queued, loading, and those that are gone but will get their turn */
-		unsigned nloads;
-		bool ending;
 	} locked;
 };
 

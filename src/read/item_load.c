@@ -248,7 +248,7 @@ static int came(struct sf_cache_entry *e)
 	bool ending;
 
 	pthread_mutex_lock(&e->cache->locked.m);
-	ending = e->cache->locked.ending;
+	ending = e->want.owner->ending;
 	pthread_mutex_unlock(&e->cache->locked.m);
 	if (ending)
 		return sf_fail(&e->req.err, -ECANCELED, "'%s': canceled", e->want.src->name);

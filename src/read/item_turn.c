@@ -29,10 +29,11 @@ static void list_remove(struct sf_cache_entry **list, struct sf_cache_entry *e)
 	e->prev = e->next = NULL;
 }
 
-static void one_load_less(struct sf_item_cache *c)
+/* The last one of them: @owner may be gone then. */
+static void one_load_less(struct sf_item_cache *c, struct sf_item_owner *owner)
 {
 	pthread_mutex_lock(&c->locked.m);
-	if (--c->locked.nloads == 0)
+	if (--owner->nloads == 0)
 		pthread_cond_broadcast(&c->locked.idle);
 	pthread_mutex_unlock(&c->locked.m);
 }
@@ -100,13 +101,14 @@ static void tell(struct sf_cache_wait *w, int r, struct sf_cache_entry *e, const
 static void loaded(struct sf_cache_entry *e, int r)
 {
 	struct sf_item_cache *c = e->cache;
+	struct sf_item_owner *owner = e->want.owner;
 	struct sf_cache_wait *waits;
 	char why[SF_ERROR_MAX] = "";
 
 	if (r < 0)
 		memcpy(why, e->req.err.msg, sizeof(why));
 	pthread_mutex_lock(&c->locked.m);
-	list_remove(&c->locked.loading, e);
+	list_remove(&owner->loading, e);
 	waits = take_waits_locked(e);
 	if (r < 0) {
 		sf_item_table_remove_locked(c, e);
@@ -121,7 +123,7 @@ static void loaded(struct sf_cache_entry *e, int r)
 	tell(waits, r, e, why);
 	sf_item_unref(e);
 	sf_item_trim(c);
-	one_load_less(c);
+	one_load_less(c, owner);
 }
 
 /* The bytes for it are taken; on a thread of the pool. */
@@ -129,21 +131,22 @@ static void turn_task(struct sf_task *task)
 {
 	struct sf_cache_entry *e = sf_container_of(task, struct sf_cache_entry, task);
 	struct sf_item_cache *c = e->cache;
+	struct sf_item_owner *owner = e->want.owner;
 	bool gone;
 
 	pthread_mutex_lock(&c->locked.m);
 	gone = e->gone;
 	if (!gone) {
-		list_remove(&c->locked.queued, e);
+		list_remove(&owner->queued, e);
 		e->state = SF_ENTRY_LOADING;
-		list_add(&c->locked.loading, e);
+		list_add(&owner->loading, e);
 	}
 	pthread_mutex_unlock(&c->locked.m);
 	if (gone) {
 		sf_budget_give(c->io->budget, SF_BUDGET_ITEM, e->turn.bytes);
 		let_want_go(e);
 		sf_item_unref(e);
-		one_load_less(c);
+		one_load_less(c, owner);
 		return;
 	}
 	sf_charge_init(&e->charge, c->io->budget, SF_BUDGET_ITEM, e->turn.bytes);
@@ -170,16 +173,17 @@ static void queue(struct sf_cache_entry *e, uint64_t bytes)
 static void again(struct sf_cache_entry *e, uint64_t bytes)
 {
 	struct sf_item_cache *c = e->cache;
+	struct sf_item_owner *owner = e->want.owner;
 	struct sf_cache_wait *impatient = NULL;
 	bool ending;
 
 	pthread_mutex_lock(&c->locked.m);
-	ending = c->locked.ending;
+	ending = owner->ending;
 	if (!ending) {
 		impatient = take_impatient_locked(e);
-		list_remove(&c->locked.loading, e);
+		list_remove(&owner->loading, e);
 		e->state = SF_ENTRY_QUEUED;
-		list_add(&c->locked.queued, e);
+		list_add(&owner->queued, e);
 	}
 	pthread_mutex_unlock(&c->locked.m);
 	tell(impatient, -EAGAIN, NULL, "no room for an item");
@@ -245,12 +249,14 @@ static int join_locked(struct sf_item_cache *c, const struct sf_cache_want *want
 static void insert_locked(struct sf_item_cache *c, struct sf_cache_entry *e,
                           struct sf_cache_wait *wait, bool may_queue, bool loading)
 {
+	struct sf_item_owner *owner = e->want.owner;
+
 	sf_item_table_add_locked(c, e);
 	e->state = loading ? SF_ENTRY_LOADING : SF_ENTRY_QUEUED;
-	list_add(loading ? &c->locked.loading : &c->locked.queued, e);
+	list_add(loading ? &owner->loading : &owner->queued, e);
 	add_wait_locked(e, wait, may_queue);
 	atomic_fetch_add(&e->refs, 1); /* the load's, then the table's */
-	c->locked.nloads++;
+	owner->nloads++;
 }
 
 /* A load of our own, unless another thread began one meanwhile. */
@@ -266,7 +272,7 @@ static enum sf_cache_load begin(struct sf_item_cache *c, struct sf_cache_entry *
 	if (!taken && !may_queue)
 		return SF_CACHE_FULL;
 	pthread_mutex_lock(&c->locked.m);
-	canceled = c->locked.ending;
+	canceled = made->want.owner->ending;
 	if (!canceled && !join_locked(c, &made->want, wait, may_queue, &r, ret_there)) {
 		ours = true;
 		insert_locked(c, made, wait, may_queue, taken);
@@ -321,19 +327,22 @@ enum sf_cache_load sf_item_cache_load(struct sf_item_cache *c, const struct sf_c
 /* It is out of the table. */
 void sf_item_cache_give_up(struct sf_item_cache *c, struct sf_cache_entry *e)
 {
+	struct sf_item_owner *owner;
+
 	if (!e)
 		return;
+	owner = e->want.owner;
 	if (!sf_budget_cancel(c->io->budget, &e->turn))
 		return; /* turn_task() sees that it is gone */
 	let_want_go(e);
 	sf_item_unref(e);
-	one_load_less(c);
+	one_load_less(c, owner);
 }
 
 static void leave_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
 {
 	sf_item_table_remove_locked(c, e);
-	list_remove(&c->locked.queued, e);
+	list_remove(&e->want.owner->queued, e);
 	e->gone = true;
 }
 
@@ -362,25 +371,25 @@ bool sf_item_cache_cancel(struct sf_item_cache *c, struct sf_cache_wait *wait,
 /* ---- the end ---- */
 
 /* Again and again: a load that is just about to submit its next request has nothing to cancel yet. */
-static void cancel_loading_locked(struct sf_item_cache *c)
+static void cancel_loading_locked(struct sf_item_cache *c, struct sf_item_owner *owner)
 {
 	struct timespec until;
 
-	for (struct sf_cache_entry *e = c->locked.loading; e; e = e->next)
+	for (struct sf_cache_entry *e = owner->loading; e; e = e->next)
 		if (e->want.src && e->want.src->ops->cancel)
 			e->want.src->ops->cancel(e->want.src, &e->req);
 	until = sf_until_ms(CLOCK_REALTIME, 5);
 	pthread_cond_timedwait(&c->locked.idle, &c->locked.m, &until);
 }
 
-void sf_item_cache_end(struct sf_item_cache *c)
+void sf_item_cache_end(struct sf_item_cache *c, struct sf_item_owner *owner)
 {
 	pthread_mutex_lock(&c->locked.m);
-	c->locked.ending = true;
-	while (c->locked.nloads) {
-		struct sf_cache_entry *e = c->locked.queued;
+	owner->ending = true;
+	while (owner->nloads) {
+		struct sf_cache_entry *e = owner->queued;
 		if (!e) {
-			cancel_loading_locked(c);
+			cancel_loading_locked(c, owner);
 			continue;
 		}
 		struct sf_cache_wait *waits = take_waits_locked(e);
@@ -391,19 +400,4 @@ void sf_item_cache_end(struct sf_item_cache *c)
 		pthread_mutex_lock(&c->locked.m);
 	}
 	pthread_mutex_unlock(&c->locked.m);
-}
-
-void sf_item_cache_free(struct sf_item_cache *c)
-{
-	if (!c)
-		return;
-	sf_item_cache_end(c);
-	sf_budget_reclaim_remove(c->io->budget, &c->reclaim);
-	for (struct sf_lru_link *l = c->locked.lru.newest, *older; l; l = older) {
-		older = l->older;
-		sf_item_unref(sf_container_of(l, struct sf_cache_entry, lru));
-	}
-	pthread_cond_destroy(&c->locked.idle);
-	pthread_mutex_destroy(&c->locked.m);
-	free(c);
 }

@@ -6,11 +6,13 @@
 #include "read/made.h"
 #include "read/op.h"
 
-static struct sf_cache_want want_of(struct sf_made *m)
+static struct sf_cache_want want_of(struct sf_reader *r, struct sf_made *m)
 {
-	return (struct sf_cache_want){
-		.file = SF_NONE, .off = m->number, .kind = SF_CACHED_MADE, .made = m
-	};
+	return (struct sf_cache_want){ .owner = &r->owner,
+		                       .file = SF_NONE,
+		                       .off = m->number,
+		                       .kind = SF_CACHED_MADE,
+		                       .made = m };
 }
 
 void sf_made_init(struct sf_reader *r, struct sf_made *m, const struct sf_made_ops *ops,
@@ -24,7 +26,7 @@ void sf_made_init(struct sf_reader *r, struct sf_made *m, const struct sf_made_o
 
 void sf_made_release(struct sf_reader *r, struct sf_made *m)
 {
-	struct sf_cache_want want = want_of(m);
+	struct sf_cache_want want = want_of(r, m);
 
 	sf_item_cache_forget(r->items, &want);
 }
@@ -58,7 +60,7 @@ static void wake(struct sf_cache_wait *wait, int r, const struct sf_cached *item
 int sf_made_hold(struct sf_reader *r, struct sf_made *m, const struct sf_cached **ret,
                  struct sf_error *err)
 {
-	struct sf_cache_want want = want_of(m);
+	struct sf_cache_want want = want_of(r, m);
 	struct waiter w = { .wait.done = wake,
 		            .m = PTHREAD_MUTEX_INITIALIZER,
 		            .c = PTHREAD_COND_INITIALIZER };
@@ -107,7 +109,7 @@ int sf_op_ask_made(struct sf_op *op)
 
 	if (!op->made)
 		return 0;
-	want = want_of(op->made);
+	want = want_of(op->r, op->made);
 	op->made_item = sf_item_cache_get(op->r->items, &want);
 	if (op->made_item)
 		return 0;

@@ -7,7 +7,8 @@
 #include "read/made.h"
 #include "read/op.h"
 
-#define FREE_OPS 32
+#define FREE_OPS 32 /* of all readers together; their buffers, an eighth of the budget at most: */
+#define KEEP_ALL (UINT64_C(64) << 20)
 #define KEEP_BUF (8u << 20) /* a larger buffer is not kept for the next read */
 #define KEEP_ELEMS 65536    /* nor is a longer array */
 
@@ -50,7 +51,8 @@ static void reset(struct sf_op *op)
 	sf_op_holds(op, -(int64_t)op->literal.cap);
 	sf_buf_release(&op->literal);
 	op->boxes.n = op->parts.nboxes = 0;
-	sf_cached_unref(op->r->items, op->made_item);
+	if (op->made_item)
+		sf_cached_unref(op->r->items, op->made_item);
 	op->made_item = NULL;
 	if (op->made)
 		op->made->ops->unref(op->made);
@@ -112,7 +114,7 @@ int sf_op_take_buffers(struct sf_op *op)
 		                               .bytes = want - op->charged,
 		                               .holds = op->charged,
 		                               .granted = granted };
-	if (sf_budget_take(op->r->io->budget, op->kind, op->buffers.bytes)) {
+	if (sf_budget_take(op->io->budget, op->kind, op->buffers.bytes)) {
 		op->charged = want;
 		return 0;
 	}
@@ -120,7 +122,7 @@ int sf_op_take_buffers(struct sf_op *op)
 	op->waits_for_buffers = true;
 	pthread_mutex_unlock(&op->m);
 	atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
-	sf_budget_queue(op->r->io->budget, &op->buffers);
+	sf_budget_queue(op->io->budget, &op->buffers);
 	sf_op_cancel_late(op);
 	sf_op_unref(op);
 	return SF_STEP_PARKED;
@@ -146,33 +148,39 @@ void sf_op_free(struct sf_op *op)
 	free(op);
 }
 
+static struct sf_op *op_new(struct sf_io *io)
+{
+	struct sf_op *op = calloc(1, sizeof(*op));
+
+	if (!op)
+		return NULL;
+	op->io = io;
+	pthread_mutex_init(&op->m, NULL);
+	return op;
+}
+
 /* An op from the free list, the one used last: its buffer is still in a cache. */
 struct sf_op *sf_op_get(struct sf_reader *r)
 {
+	struct sf_read_shared *s = r->shared;
 	struct sf_op *op;
 
-	pthread_mutex_lock(&r->locked.m);
-	op = r->locked.free;
+	pthread_mutex_lock(&s->locked.m);
+	op = s->locked.free;
 	if (op) {
-		r->locked.free = op->next;
-		r->locked.nfree--;
-		r->locked.free_bytes -= op->holds;
+		s->locked.free = op->next;
+		s->locked.nfree--;
+		s->locked.free_bytes -= op->holds;
 	}
-	r->locked.live++;
-	pthread_mutex_unlock(&r->locked.m);
+	pthread_mutex_unlock(&s->locked.m);
 	if (!op) {
-		op = calloc(1, sizeof(*op));
-		if (!op) {
-			pthread_mutex_lock(&r->locked.m);
-			if (--r->locked.live == 0)
-				pthread_cond_broadcast(&r->locked.all_idle);
-			pthread_mutex_unlock(&r->locked.m);
+		op = op_new(r->io);
+		if (!op)
 			return NULL;
-		}
-		op->r = r;
-		pthread_mutex_init(&op->m, NULL);
 	}
+	op->r = r;
 	op->next = NULL;
+	atomic_fetch_add_explicit(&r->live, 1, memory_order_relaxed);
 	atomic_store_explicit(&op->claimed, false, memory_order_relaxed);
 	op->may_wait = false;
 	return op;
@@ -181,24 +189,27 @@ struct sf_op *sf_op_get(struct sf_reader *r)
 static void op_put(struct sf_op *op)
 {
 	struct sf_reader *r = op->r;
+	struct sf_read_shared *s = r->shared;
+	const uint64_t most = SF_MIN(sf_budget_limit(op->io->budget) / 8, KEEP_ALL);
 	bool keep;
 
 	reset(op);
-	pthread_mutex_lock(&r->locked.m);
-	keep = r->locked.nfree < FREE_OPS && r->locked.free_bytes + op->holds <= r->keep_bytes;
+	op->r = NULL;
+	pthread_mutex_lock(&s->locked.m);
+	keep = s->locked.nfree < FREE_OPS && s->locked.free_bytes + op->holds <= most;
 	if (keep) {
-		op->next = r->locked.free;
-		r->locked.free = op;
-		r->locked.nfree++;
-		r->locked.free_bytes += op->holds;
+		op->next = s->locked.free;
+		s->locked.free = op;
+		s->locked.nfree++;
+		s->locked.free_bytes += op->holds;
 	}
-	pthread_mutex_unlock(&r->locked.m);
+	pthread_mutex_unlock(&s->locked.m);
 	if (!keep)
 		sf_op_free(op);
 	else if (sf_budget_wanted(r->io->budget))
-		r->reclaim.reclaim(&r->reclaim, 0); /* whoever waits has not seen this one */
+		s->reclaim.reclaim(&s->reclaim, 0); /* whoever waits has not seen this one */
 	pthread_mutex_lock(&r->locked.m);
-	if (--r->locked.live == 0)
+	if (atomic_fetch_sub_explicit(&r->live, 1, memory_order_release) == 1)
 		pthread_cond_broadcast(&r->locked.all_idle);
 	pthread_mutex_unlock(&r->locked.m);
 }

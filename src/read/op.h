@@ -142,7 +142,8 @@ enum {
 };
 
 struct sf_op {
-	struct sf_reader *r;
+	struct sf_io *io;
+	struct sf_reader *r;   /* of this read; a free one has none */
 	struct sf_read *rd;    /* only whoever claimed the op may look at it after it was parked */
 	_Atomic uint32_t refs; /* the sf_read's, and the steps' while submitted */
 	_Atomic bool claimed;  /* whoever sets it calls done */
@@ -210,9 +211,21 @@ struct sf_op {
 	struct sf_error err;
 	uint32_t bad_file; /* that err is about: as sf_read.file */
 
-	/* the reader's, under its lock */
-	struct sf_op *next;
+	struct sf_op *next; /* free: under the lock of those */
 	struct sf_deadline deadline;
+};
+
+/* What all readers of an sf_io share; sf_io has it for them. */
+struct sf_read_shared {
+	struct sf_io *io;
+	struct sf_item_cache *items;
+	struct sf_budget_reclaim reclaim; /* of free ops' buffers */
+	struct {
+		pthread_mutex_t m;
+		struct sf_op *free; /* ops that no read has, with their buffers */
+		unsigned nfree;
+		uint64_t free_bytes;
+	} locked;
 };
 
 struct sf_reader {
@@ -221,24 +234,25 @@ struct sf_reader {
 	struct sf_store *store;
 	struct sf_io *io;
 	struct sf_layouts *layouts;
-	struct sf_item_cache *items;
-	uint32_t id;           /* among the readers of its io */
-	uint64_t keep_bytes;   /* of buffers in free ops */
-	_Atomic uint64_t made; /* numbers of sf_made */
-	struct sf_budget_reclaim reclaim;
+	struct sf_read_shared *shared;
+	struct sf_item_cache *items; /* shared->items */
+	struct sf_item_owner owner;  /* of this reader's items there */
+	uint32_t id;                 /* among the readers of its io */
+	_Atomic uint64_t made;       /* numbers of sf_made */
+	_Atomic unsigned live;       /* its ops; fewer only under the lock */
 	struct {
 		pthread_mutex_t m;
-		pthread_cond_t all_idle;
-		struct sf_op *free;
-		unsigned nfree;
-		size_t free_bytes;
-		unsigned live; /* ops that are not in the free list */
-		bool ending;   /* reads of what a view makes end at once */
+		pthread_cond_t all_idle; /* live is 0 */
+		bool ending;             /* reads of what a view makes end at once */
 	} locked;
 };
 
 /* read.c */
 void sf_read_resume(struct sf_op *op); /* after the last completion */
+
+/* shared.c: made with the first reader of @io, gone with the last one that puts it back */
+int sf_read_shared_get(struct sf_io *io, struct sf_read_shared **ret, struct sf_error *err);
+void sf_read_shared_put(struct sf_read_shared *s);
 
 /* steps.c */
 void sf_op_steps_begin(struct sf_op *op); /* from the first one on */

@@ -73,9 +73,11 @@ static struct sf_cache_want cache_want(struct sf_op *op, uint32_t i)
 {
 	const struct sf_op_item *item = &op->items.at[i];
 	const struct sf_op_source *s = &op->sources.at[item->source];
-	struct sf_cache_want w = {
-		.src = s->src, .file = s->key, .off = item->off, .len = item->len
-	};
+	struct sf_cache_want w = { .owner = &op->r->owner,
+		                   .src = s->src,
+		                   .file = s->key,
+		                   .off = item->off,
+		                   .len = item->len };
 	w.kind = item->codec ? SF_CACHED_DECODED : SF_CACHED_BLOB;
 	if (w.kind == SF_CACHED_BLOB) {
 		w.len = item->room;

@@ -67,6 +67,7 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 	memset(io, 0, sizeof(*io));
 	io->timeout_ms = TIMEOUT_DEFAULT_MS;
 	io->trace_fd = -1;
+	pthread_mutex_init(&io->reading.m, NULL);
 	r = sf_io_set_open(io, open_default(), err);
 	if (r >= 0)
 		r = sf_budget_new(MEMORY_DEFAULT, &io->budget, err);
@@ -93,6 +94,8 @@ void sf_io_release(struct sf_io *io)
 	sf_http_free(io->http); /* what ends there goes on in pool */
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
 	sf_deadlines_free(io->deadlines);
+	if (io->open_files) /* it was made: once */
+		pthread_mutex_destroy(&io->reading.m);
 	sf_budget_free(io->budget);
 	sf_open_files_free(io->open_files);
 	sf_open_room_free(io->open_room);

@@ -2,6 +2,7 @@
 #ifndef SF_STORE_STORE_H
 #define SF_STORE_STORE_H
 
+#include <pthread.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -16,6 +17,7 @@ struct sf_open_files;
 struct sf_open_room;
 struct sf_deadlines;
 struct sf_http;
+struct sf_read_shared;
 
 /* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size
  * is beside it. */
@@ -58,7 +60,6 @@ struct sf_io {
 	/* for work that waits on pool: headers that are hard to read. A task of it never waits for
 	 * a read */
 	struct sf_thread_pool *work;
-	/* files kept open (also mappings); reads under way hold at most half as many beside them */
 	/* files kept open (also mappings), of all readers; reads under way hold at most half as
 	 * many beside them. sf_io_set_open */
 	unsigned max_open;
@@ -66,6 +67,13 @@ struct sf_io {
 	struct sf_open_files *open_files;
 	struct sf_open_room *open_room;
 	_Atomic uint32_t readers; /* there have been: their numbers */
+	/* what readers share of their own (src/read/shared.c): comes with the first of them and
+	 * goes with the last */
+	struct {
+		pthread_mutex_t m;
+		struct sf_read_shared *at;
+		unsigned readers;
+	} reading;
 	/* for what views make of objects: waits on pool, and for the budget */
 	struct sf_thread_pool *make;
 	struct sf_http *_Atomic http;   /* http.h; NULL: nothing was asked of a server yet */

@@ -20,6 +20,7 @@ static struct sf_io io;
 static struct sf_store *store;
 static struct sf_source *src;
 static struct sf_fault plan;
+static struct sf_item_owner owner;
 
 /* ITEMS frames; item i decodes to plain[i..LEN). */
 static void begin(unsigned delay)
@@ -37,6 +38,7 @@ static void begin(unsigned delay)
 	off[ITEMS] = file.len;
 	object = (struct sf_mem_object){ "x", file.at, file.len };
 	plan = (struct sf_fault){ .fail_at = -1, .delay_ms = delay };
+	memset(&owner, 0, sizeof(owner));
 	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
 	ck_assert_int_eq(sf_store_mem(&io, &object, 1, &inner, NULL), 0);
 	ck_assert_int_eq(sf_store_fault(inner, &plan, &store, NULL), 0);
@@ -70,7 +72,8 @@ static void end(void)
 
 static struct sf_cache_want want(int i)
 {
-	return (struct sf_cache_want){ .src = src,
+	return (struct sf_cache_want){ .owner = &owner,
+		                       .src = src,
 		                       .off = off[i],
 		                       .len = off[i + 1] - off[i],
 		                       .fetch = SF_FETCH_OBJECT,
@@ -78,6 +81,15 @@ static struct sf_cache_want want(int i)
 		                       .streams = 1,
 		                       .expect = LEN,
 		                       .decoded_max = LEN };
+}
+
+/* Its owner leaves, and then it goes. */
+static void free_cache(struct sf_item_cache *c)
+{
+	sf_item_cache_end(c, &owner);
+	sf_item_cache_drop(c, &owner);
+	sf_item_cache_free(c);
+	memset(&owner, 0, sizeof(owner));
 }
 
 struct wait {
@@ -124,7 +136,7 @@ START_TEST(all_who_ask_get_one_load)
 		sf_cached_unref(c, x[i].item);
 	}
 	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], 3);
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -165,7 +177,7 @@ START_TEST(it_holds_what_fits_and_forgets_the_oldest)
 	ck_assert_int_le(kept, 8);
 	ck_assert_mem_eq(held0->at, plain, LEN); /* whoever holds it keeps it */
 	sf_cached_unref(c, held0);
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -194,7 +206,7 @@ START_TEST(what_does_not_fit_names_the_numbers_and_the_option)
 	w.len -= 10; /* a cut frame */
 	load(c, w, &x);
 	ck_assert_int_eq(wait_done(&x), -E2BIG);
-	sf_item_cache_free(c);
+	free_cache(c);
 	sf_budget_set_limit(io.budget, LEN * 8);
 	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	load(c, w, &x);
@@ -203,7 +215,7 @@ START_TEST(what_does_not_fit_names_the_numbers_and_the_option)
 	load(c, want(5), &x);
 	ck_assert_int_eq(wait_done(&x), 0);
 	sf_cached_unref(c, x.item);
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -227,7 +239,7 @@ START_TEST(all_who_wait_hear_of_a_failure_and_the_next_one_tries_again)
 	load(c, want(0), &x[0]);
 	ck_assert_int_eq(wait_done(&x[0]), 0);
 	sf_cached_unref(c, x[0].item);
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -242,7 +254,7 @@ START_TEST(its_end_ends_loads_that_hang)
 	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
 	for (int i = 0; i < 3; i++)
 		load(c, want(i), &x[i]);
-	sf_item_cache_free(c);
+	free_cache(c);
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(wait_done(&x[i]), -ECANCELED);
 	end();
@@ -270,7 +282,7 @@ START_TEST(thousands_that_fail_at_once_do_not_nest)
 	sf_cached_unref(c, first.item);
 	for (int i = 0; i < BAD; i++)
 		ck_assert_int_eq(wait_done(&x[i]), -EBADMSG);
-	sf_item_cache_free(c);
+	free_cache(c);
 	free(x);
 	end();
 }
@@ -292,7 +304,7 @@ START_TEST(no_more_loads_run_than_fit)
 		load(c, want(i), &x[i]);
 	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], 2);
 	ck_assert_uint_le(held(), 2 * each);
-	sf_item_cache_free(c);
+	free_cache(c);
 	for (int i = 0; i < ITEMS; i++)
 		ck_assert_int_eq(wait_done(&x[i]), -ECANCELED);
 	ck_assert_uint_eq(held(), 0);
@@ -303,7 +315,7 @@ START_TEST(no_more_loads_run_than_fit)
 	for (int i = 0; i < 3; i++)
 		load(c, want(i), &x[i]);
 	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], 1);
-	sf_item_cache_free(c);
+	free_cache(c);
 	for (int i = 0; i < 3; i++)
 		ck_assert_int_eq(wait_done(&x[i]), -ECANCELED);
 	end();
@@ -347,7 +359,7 @@ START_TEST(loads_that_wait_come_in_order_and_one_that_is_given_up_does_not)
 	ck_assert_int_eq(atomic_load(&x[5].done), 0);
 	ck_assert_int_eq(atomic_load(&x[7].done), 0);
 	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], ITEMS - 1);
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -394,7 +406,7 @@ START_TEST(who_holds_an_item_is_told_that_there_is_no_room)
 	ck_assert_uint_eq(held(), 20 * LEN);
 	sf_budget_give(io.budget, SF_BUDGET_MADE, 20 * LEN - 1);
 	sf_budget_give(io.budget, SF_BUDGET_BUFFER, 1);
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -432,7 +444,7 @@ START_TEST(a_load_that_needs_more_begins_anew)
 	ck_assert_int_eq(wait_done(&x), -E2BIG);
 	ck_assert_ptr_nonnull(
 		strstr(x.w.err.msg, "more than 33554432 bytes; --memory is 67108864"));
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -459,7 +471,7 @@ START_TEST(who_may_not_wait_is_told_when_a_load_begins_anew)
 	ck_assert_int_eq(wait_done(&x), 0);
 	ck_assert_mem_eq(x.item->at, plain + 1, LEN - 1);
 	sf_cached_unref(c, x.item);
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -487,6 +499,46 @@ START_TEST(an_item_is_known_by_file_offset_and_kind)
 	ck_assert_ptr_null(sf_item_cache_get(c, &w));
 	w = want(1);
 	ck_assert_ptr_null(sf_item_cache_get(c, &w));
+	free_cache(c);
+	end();
+}
+END_TEST
+
+/* Two owners that ask for the same bytes: each has its own, and takes it along. */
+START_TEST(what_is_one_owners_no_other_sees)
+{
+	struct sf_item_owner other = { .ending = false };
+	const struct sf_cached *got;
+	struct sf_item_cache *c;
+	struct sf_cache_want w;
+	struct wait x, y;
+	uint64_t one;
+
+	begin(0);
+	sf_budget_set_limit(io.budget, 64 << 20);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
+	load(c, want(0), &x);
+	ck_assert_int_eq(wait_done(&x), 0);
+	sf_cached_unref(c, x.item);
+	w = want(0);
+	w.owner = &other;
+	ck_assert_ptr_null(sf_item_cache_get(c, &w));
+	load(c, w, &y);
+	ck_assert_int_eq(wait_done(&y), 0);
+	ck_assert_ptr_ne(y.item, x.item);
+	sf_cached_unref(c, y.item);
+	sf_item_cache_end(c, &owner);
+	sf_item_cache_end(c, &other); /* what is there stays */
+	one = held() / 2;
+	sf_item_cache_drop(c, &owner);
+	ck_assert_uint_eq(held(), one);
+	got = sf_item_cache_get(c, &w);
+	ck_assert_ptr_eq(got, y.item);
+	sf_cached_unref(c, got);
+	load(c, want(0), &x); /* no new ones */
+	ck_assert_int_eq(wait_done(&x), -ECANCELED);
+	sf_item_cache_drop(c, &other);
+	ck_assert_uint_eq(held(), 0);
 	sf_item_cache_free(c);
 	end();
 }
@@ -510,7 +562,7 @@ START_TEST(a_blob_at_the_very_end_of_its_file_is_refused)
 	ck_assert_msg(strstr(x.w.err.msg,
 	                     _i < 8 ? "a safetensors blob at" : "safetensors header at") != NULL,
 	              "%s", x.w.err.msg);
-	sf_item_cache_free(c);
+	free_cache(c);
 	end();
 }
 END_TEST
@@ -532,6 +584,7 @@ static Suite *suite(void)
 	tcase_add_test(t, who_may_not_wait_is_told_when_a_load_begins_anew);
 	tcase_add_test(t, a_load_that_needs_more_begins_anew);
 	tcase_add_test(t, an_item_is_known_by_file_offset_and_kind);
+	tcase_add_test(t, what_is_one_owners_no_other_sees);
 	tcase_add_loop_test(t, a_blob_at_the_very_end_of_its_file_is_refused, 6, 9);
 	suite_add_tcase(s, t);
 	return s;
