@@ -332,18 +332,23 @@ void sf_item_cache_give_up(struct sf_item_cache *c, struct sf_cache_entry *e)
 	if (!e)
 		return;
 	owner = e->want.owner;
-	if (!sf_budget_cancel(c->io->budget, &e->turn))
-		return; /* turn_task() sees that it is gone */
+	if (!sf_budget_cancel(c->io->budget, &e->turn)) {
+		sf_item_unref(e); /* turn_task() sees that it is gone */
+		return;
+	}
 	let_want_go(e);
+	sf_item_unref(e);
 	sf_item_unref(e);
 	one_load_less(c, owner);
 }
 
-static void leave_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
+/* For sf_item_cache_give_up(), which may come behind its turn: with a reference. */
+static void take_out_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
 {
 	sf_item_table_remove_locked(c, e);
 	list_remove(&e->want.owner->queued, e);
 	e->gone = true;
+	atomic_fetch_add(&e->refs, 1);
 }
 
 bool sf_item_cache_cancel(struct sf_item_cache *c, struct sf_cache_wait *wait,
@@ -360,7 +365,7 @@ bool sf_item_cache_cancel(struct sf_item_cache *c, struct sf_cache_wait *wait,
 	if (waited) {
 		leave_waits_locked(e, wait);
 		if (!e->waits) {
-			leave_locked(c, e);
+			take_out_locked(c, e);
 			*ret_unwanted = e;
 		}
 	}
@@ -393,7 +398,7 @@ void sf_item_cache_end(struct sf_item_cache *c, struct sf_item_owner *owner)
 			continue;
 		}
 		struct sf_cache_wait *waits = take_waits_locked(e);
-		leave_locked(c, e);
+		take_out_locked(c, e);
 		pthread_mutex_unlock(&c->locked.m);
 		tell(waits, -ECANCELED, NULL, "canceled");
 		sf_item_cache_give_up(c, e);

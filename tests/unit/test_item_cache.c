@@ -364,6 +364,31 @@ START_TEST(loads_that_wait_come_in_order_and_one_that_is_given_up_does_not)
 }
 END_TEST
 
+/* Its turn comes between the two halves of giving it up: the load is called off by then. */
+START_TEST(an_item_may_have_its_turn_while_it_is_given_up)
+{
+	struct sf_cache_entry *unwanted;
+	struct sf_item_cache *c;
+	struct wait x;
+
+	begin(0);
+	sf_budget_set_limit(io.budget, LEN);
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
+	sf_budget_add(io.budget, SF_BUDGET_ITEM, LEN);
+	load(c, want(0), &x);
+	ck_assert(sf_item_cache_cancel(c, &x.w, &unwanted));
+	ck_assert_ptr_nonnull(unwanted);
+	sf_budget_give(io.budget, SF_BUDGET_ITEM, LEN);
+	while (held()) /* it gives back what it was granted */
+		usleep(100);
+	usleep(1000);
+	sf_item_cache_give_up(c, unwanted);
+	ck_assert_uint_eq(io.counters.fetched_requests[SF_FETCH_OBJECT], 0);
+	free_cache(c);
+	end();
+}
+END_TEST
+
 START_TEST(who_holds_an_item_is_told_that_there_is_no_room)
 {
 	struct sf_item_cache *c;
@@ -580,6 +605,7 @@ static Suite *suite(void)
 	tcase_add_test(t, thousands_that_fail_at_once_do_not_nest);
 	tcase_add_test(t, no_more_loads_run_than_fit);
 	tcase_add_test(t, loads_that_wait_come_in_order_and_one_that_is_given_up_does_not);
+	tcase_add_test(t, an_item_may_have_its_turn_while_it_is_given_up);
 	tcase_add_test(t, who_holds_an_item_is_told_that_there_is_no_room);
 	tcase_add_test(t, who_may_not_wait_is_told_when_a_load_begins_anew);
 	tcase_add_test(t, a_load_that_needs_more_begins_anew);
