@@ -69,6 +69,15 @@ static void list_locked(struct sf_deadlines *l, struct sf_deadline *d, struct sf
 		pthread_cond_signal(&l->locked.wake);
 }
 
+static void list_by_time_locked(struct sf_deadlines *l, struct sf_deadline *d)
+{
+	struct sf_deadline *before = l->locked.last;
+
+	while (before && before->at_ns > d->at_ns)
+		before = before->prev;
+	list_locked(l, d, before);
+}
+
 static void wait_locked(struct sf_deadlines *l, uint64_t until_ns)
 {
 	const struct timespec until = sf_timespec(until_ns);
@@ -90,9 +99,13 @@ static void *run(void *arg)
 			wait_locked(l, d ? d->at_ns : UINT64_MAX);
 			continue;
 		}
+		uint64_t at_ns = d->at_ns;
 		unlist_locked(l, d);
-		if (!d->due(d))
+		if (!d->due(d)) {
+			if (d->at_ns > at_ns)
+				list_by_time_locked(l, d);
 			continue;
+		}
 		pthread_mutex_unlock(&l->locked.m);
 		d->fire(d);
 		pthread_mutex_lock(&l->locked.m);
@@ -104,7 +117,6 @@ static void *run(void *arg)
 int sf_deadlines_add(struct sf_deadlines *l, struct sf_deadline *d, const void *owner,
                      unsigned timeout_ms)
 {
-	struct sf_deadline *before;
 	int r = 0;
 
 	d->owner = owner;
@@ -115,14 +127,23 @@ int sf_deadlines_add(struct sf_deadlines *l, struct sf_deadline *d, const void *
 		r = sf_thread_start(&l->thread, run, l);
 		l->locked.runs = r == 0;
 	}
-	if (!r) {
-		before = l->locked.last;
-		while (before && before->at_ns > d->at_ns)
-			before = before->prev;
-		list_locked(l, d, before);
-	}
+	if (!r)
+		list_by_time_locked(l, d);
 	pthread_mutex_unlock(&l->locked.m);
 	return r;
+}
+
+void sf_deadlines_sooner(struct sf_deadlines *l, struct sf_deadline *d, unsigned timeout_ms)
+{
+	uint64_t at_ns = (uint64_t)sf_now_ns() + (uint64_t)timeout_ms * 1000000;
+
+	pthread_mutex_lock(&l->locked.m);
+	if (d->listed && at_ns < d->at_ns) {
+		unlist_locked(l, d);
+		d->at_ns = at_ns;
+		list_by_time_locked(l, d);
+	}
+	pthread_mutex_unlock(&l->locked.m);
 }
 
 void sf_deadlines_remove(struct sf_deadlines *l, struct sf_deadline *d)

@@ -9,13 +9,14 @@
 /* Something that must end in time: in its owner's memory. The first two are the owner's to set. */
 struct sf_deadline {
 	/* It is late: under the lock, so that whoever removes it meanwhile waits. Takes what fire
-	 * needs; false: there is nothing to do any more. Neither waits nor calls back. */
+	 * needs; false: there is nothing to do any more, or it set a later at_ns, and is called
+	 * again then. Neither waits nor calls back. */
 	bool (*due)(struct sf_deadline *d);
 	void (*fire)(struct sf_deadline *d); /* then, on the thread of deadlines, no lock held */
 	/* the list's */
 	struct sf_deadline *prev, *next;
 	const void *owner;
-	uint64_t at_ns;
+	uint64_t at_ns; /* of CLOCK_MONOTONIC */
 	bool listed, expedited;
 };
 
@@ -27,6 +28,8 @@ void sf_deadlines_free(struct sf_deadlines *l); /* none may be listed; NULL is f
  * where all have the same time. */
 int sf_deadlines_add(struct sf_deadlines *l, struct sf_deadline *d, const void *owner,
                      unsigned timeout_ms);
+/* In @timeout_ms from now, if that is sooner. Nothing, if it is not listed: it is called just now. */
+void sf_deadlines_sooner(struct sf_deadlines *l, struct sf_deadline *d, unsigned timeout_ms);
 /* It is not late any more. Not called from due. */
 void sf_deadlines_remove(struct sf_deadlines *l, struct sf_deadline *d);
 /* It is called next, with d->expedited: it was cancelled. Nothing, if it is not listed. */

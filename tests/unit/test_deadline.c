@@ -9,7 +9,8 @@
 struct one {
 	struct sf_deadline d; /* first */
 	atomic_int asked, fired;
-	bool over; /* what is due finds nothing to do */
+	bool over;        /* what is due finds nothing to do */
+	unsigned put_off; /* so many times more, a millisecond each */
 	int order;
 };
 
@@ -25,6 +26,10 @@ static bool due(struct sf_deadline *d)
 	struct one *o = (struct one *)d;
 
 	atomic_fetch_add(&o->asked, 1);
+	if (o->put_off && o->put_off--) {
+		d->at_ns += 1000000;
+		return false;
+	}
 	return !o->over;
 }
 
@@ -47,6 +52,46 @@ static void wait_for(atomic_int *n, int want)
 	while (atomic_load(n) < want)
 		usleep(200);
 }
+
+START_TEST(what_is_due_may_put_it_off)
+{
+	struct sf_deadlines *l;
+	struct one o[2] = { { .order = 0 } };
+
+	reset();
+	ck_assert_int_eq(sf_deadlines_new(&l, NULL), 0);
+	add(l, &o[0], NULL, 50);
+	o[0].put_off = 20; /* the thread sleeps for 50 ms yet */
+	add(l, &o[1], NULL, 52);
+	wait_for(&o[0].fired, 1);
+	ck_assert_int_eq(atomic_load(&o[0].asked), 21);
+	ck_assert_int_eq(o[0].order, 1); /* behind who was late meanwhile */
+	ck_assert_int_eq(o[1].order, 0);
+	sf_deadlines_free(l);
+}
+END_TEST
+
+START_TEST(it_may_become_due_sooner_not_later)
+{
+	struct sf_deadlines *l;
+	struct one o[3] = { { .order = 0 } };
+
+	reset();
+	ck_assert_int_eq(sf_deadlines_new(&l, NULL), 0);
+	add(l, &o[0], NULL, 3600000);
+	add(l, &o[1], NULL, 3600001);
+	add(l, &o[2], NULL, 20);
+	sf_deadlines_sooner(l, &o[1].d, 1);
+	sf_deadlines_sooner(l, &o[2].d, 3600000); /* nothing */
+	wait_for(&o[1].fired, 1);
+	wait_for(&o[2].fired, 1);
+	sf_deadlines_sooner(l, &o[1].d, 0); /* is not listed any more */
+	ck_assert_int_eq(atomic_load(&o[0].asked), 0);
+	sf_deadlines_remove(l, &o[0].d);
+	sf_deadlines_free(l);
+	ck_assert_int_eq(atomic_load(&o[1].fired), 1);
+}
+END_TEST
 
 /* The earlier one first, whichever came first. */
 START_TEST(who_is_late_is_called_in_order_of_time)
@@ -117,6 +162,8 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, reset, NULL);
 	tcase_add_test(tc, who_is_late_is_called_in_order_of_time);
+	tcase_add_test(tc, what_is_due_may_put_it_off);
+	tcase_add_test(tc, it_may_become_due_sooner_not_later);
 	tcase_add_test(tc, what_is_removed_or_over_is_not_called);
 	tcase_add_test(tc, what_has_no_time_is_called_when_it_is_expedited);
 	suite_add_tcase(s, tc);
