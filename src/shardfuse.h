@@ -106,7 +106,7 @@ struct shardfuse_context_options {
 	uint64_t memory;
 	/* that wait for storage, of all handles; nine more do the rest; 0: 16 */
 	unsigned threads;
-	/* a read's deadline; 0: 60,000 */
+	/* a read's deadline, from when it has the memory that it needs; 0: 60,000 */
 	unsigned timeout_ms;
 	/* kept open, of all handles; 0: half of what the process may, 4,096 at most */
 	unsigned open_files;

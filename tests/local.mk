@@ -78,6 +78,7 @@ TESTS_UNIT = \
 	%D%/unit/test_s3_sign \
 	%D%/unit/test_sha256 \
 	%D%/unit/test_shared \
+	%D%/unit/test_turns \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
 	%D%/unit/test_run_dir \

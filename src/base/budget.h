@@ -13,9 +13,12 @@
  */
 enum sf_budget_kind {
 	SF_BUDGET_BUFFER, /* a read's own buffers: half of the budget at most */
-	SF_BUDGET_MADE,   /* what a view makes out of objects, and those objects meanwhile */
-	SF_BUDGET_INNER,  /* buffers of the reads that such making does */
-	SF_BUDGET_ITEM,   /* stored items that are taken in whole: decoded, parsed */
+	/* those of a read that found its item: it goes past all who wait for theirs, so that the
+	 * item is read on and let go. It may have to wait for another one, as BUFFER may */
+	SF_BUDGET_READY,
+	SF_BUDGET_MADE,  /* what a view makes out of objects, and those objects meanwhile */
+	SF_BUDGET_INNER, /* buffers of the reads that such making does */
+	SF_BUDGET_ITEM,  /* stored items that are taken in whole: decoded, parsed */
 	SF_BUDGET_NKINDS
 };
 

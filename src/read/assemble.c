@@ -79,11 +79,12 @@ static void copy_piece(uint8_t *dst, const uint8_t *src, const struct sf_piece *
 		       p->len);
 }
 
-static int copy_from_memory(struct sf_op *op, const struct sf_op_item *item, uint8_t *dst)
+static int copy_from_memory(struct sf_op *op, struct sf_op_item *item, uint8_t *dst)
 {
 	for (size_t i = 0; i < op->pieces.n; i++) {
 		const struct sf_piece *p = &op->pieces.at[i];
 		copy_piece(dst, item->bytes + item->layout.payload_off + p->src_off, p);
+		item->passed += p->len * p->count;
 	}
 	return 0;
 }
@@ -168,7 +169,7 @@ static int fill(struct sf_op *op, uint32_t i)
 
 static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 {
-	const struct sf_op_item *item = &op->items.at[i];
+	struct sf_op_item *item = &op->items.at[i];
 	const struct sf_part *part = &op->parts.list.at[item->part];
 	const struct sf_item_layout *lay = &item->layout;
 	uint64_t room = item->bytes ? item->nbytes : item->len, base;

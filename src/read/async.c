@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "read/op.h"
@@ -73,6 +74,16 @@ void sf_op_cancel_late(struct sf_op *op)
 {
 	if (atomic_load(&op->claimed))
 		cancel_waits(op);
+}
+
+void sf_op_clock(struct sf_op *op, bool stands)
+{
+	int64_t stood = 0;
+
+	if (stands)
+		atomic_store(&op->clock_ns, 0);
+	else
+		atomic_compare_exchange_strong(&op->clock_ns, &stood, sf_now_ns());
 }
 
 static void go_on(struct sf_task *task)

@@ -249,6 +249,15 @@ void sf_op_cut_batch(struct sf_op *op, uint32_t item)
 
 void sf_op_drop_batch(struct sf_op *op)
 {
+	for (uint32_t i = 0; i < op->items.n; i++) {
+		struct sf_op_item *item = &op->items.at[i];
+		if (item->mem && item->codec) /* this read comes back for it */
+			sf_cached_pass(op->r->items, item->mem, 0, UINT64_MAX);
+		else
+			sf_cached_unref(op->r->items, item->mem);
+		item->mem = NULL;
+		item->passed = 0;
+	}
 	if (op->items.n)
 		sf_op_cut_batch(op, 0);
 	for (; op->leases.n > op->lease0; op->leases.n--) {

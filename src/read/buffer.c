@@ -15,6 +15,27 @@
 
 #define ROUND ((uint64_t)0xffff) /* a buffer is a multiple of this and one */
 
+static bool has_whole_item(const struct sf_op *op)
+{
+	for (uint32_t i = 0; i < op->items.n; i++)
+		if (op->items.at[i].mem && op->items.at[i].codec)
+			return true;
+	return op->made_item != NULL;
+}
+
+/* One that found its item need not wait behind those who wait for theirs. */
+static bool take(struct sf_op *op, uint64_t bytes)
+{
+	struct sf_budget *b = op->io->budget;
+
+	if (sf_budget_take(b, op->kind, bytes))
+		return true;
+	if (op->kind != SF_BUDGET_BUFFER || !has_whole_item(op))
+		return false;
+	sf_op_set_kind(op, SF_BUDGET_READY);
+	return sf_budget_take(b, op->kind, bytes);
+}
+
 /* Are @bytes more charged? Only a read that must not wait is refused, and then submitted. */
 static bool charge(struct sf_op *op, uint64_t bytes)
 {
@@ -25,7 +46,7 @@ static bool charge(struct sf_op *op, uint64_t bytes)
 		bytes = want - op->charged;
 		if (op->may_wait)
 			sf_budget_add(b, op->kind, bytes);
-		else if (!sf_budget_take(b, op->kind, bytes))
+		else if (!take(op, bytes))
 			return !(op->no_room = true);
 		op->charged = want;
 	}

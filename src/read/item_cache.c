@@ -2,12 +2,23 @@
 
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "read/item_cache_priv.h"
 
 #define TRIES 64 /* of the oldest are looked at for one that nobody uses */
 
+/* Who reads an item on is waited for as long as it took to load, of which no less and no more than
+ * this counts, and so many times as long in all. */
+#define MS INT64_C(1000000)
+#define KEEP_LEAST (2 * MS)
+#define KEEP_NEXT (250 * MS)
+#define KEEP_ALL (1000 * MS)
+#define KEEP_TIMES 10
+
 static uint64_t reclaim(struct sf_budget_reclaim *r, uint64_t bytes);
+static bool timer_due(struct sf_deadline *d);
+static void timer_fires(struct sf_deadline *d);
 
 int sf_item_cache_new(struct sf_io *io, struct sf_item_cache **ret, struct sf_error *err)
 {
@@ -16,6 +27,12 @@ int sf_item_cache_new(struct sf_io *io, struct sf_item_cache **ret, struct sf_er
 	if (!c)
 		return sf_fail(err, -ENOMEM, "item cache: no memory");
 	c->io = io;
+	c->refs = 1;
+	c->keep.least_ns = KEEP_LEAST;
+	c->keep.next_ns = KEEP_NEXT;
+	c->keep.all_ns = KEEP_ALL;
+	c->timer.due = timer_due;
+	c->timer.fire = timer_fires;
 	c->reclaim.reclaim = reclaim;
 	pthread_mutex_init(&c->locked.m, NULL);
 	pthread_cond_init(&c->locked.idle, NULL);
@@ -24,14 +41,25 @@ int sf_item_cache_new(struct sf_io *io, struct sf_item_cache **ret, struct sf_er
 	return 0;
 }
 
+static void cache_unref(struct sf_item_cache *c)
+{
+	if (atomic_fetch_sub(&c->refs, 1) != 1)
+		return;
+	pthread_cond_destroy(&c->locked.idle);
+	pthread_mutex_destroy(&c->locked.m);
+	free(c);
+}
+
 void sf_item_cache_free(struct sf_item_cache *c)
 {
 	if (!c)
 		return;
 	sf_budget_reclaim_remove(c->io->budget, &c->reclaim);
-	pthread_cond_destroy(&c->locked.idle);
-	pthread_mutex_destroy(&c->locked.m);
-	free(c);
+	pthread_mutex_lock(&c->locked.m);
+	c->locked.ended = true; /* the timer is not armed any more */
+	pthread_mutex_unlock(&c->locked.m);
+	sf_deadlines_remove(c->io->deadlines, &c->timer);
+	cache_unref(c);
 }
 
 /* ---- the table ---- */
@@ -70,11 +98,6 @@ void sf_item_table_remove_locked(struct sf_item_cache *c, struct sf_cache_entry 
 	while (*p != e)
 		p = &(*p)->chain;
 	*p = e->chain;
-}
-
-void sf_item_newest_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
-{
-	sf_lru_add(&c->locked.lru, &e->lru);
 }
 
 /* ---- references ---- */
@@ -132,6 +155,21 @@ static void leave_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
 	atomic_fetch_sub(&c->held, e->held);
 }
 
+/* What is kept is looked at again at @at_ns. false: it will not be. */
+static bool arm_locked(struct sf_item_cache *c, int64_t now, int64_t at_ns)
+{
+	unsigned ms = (unsigned)((at_ns - now) / MS + 1);
+
+	if (c->locked.ended)
+		return true;
+	if (c->locked.armed) { /* or it goes off just now, and looks itself */
+		sf_deadlines_sooner(c->io->deadlines, &c->timer, ms);
+		return true;
+	}
+	c->locked.armed = sf_deadlines_add(c->io->deadlines, &c->timer, NULL, ms) >= 0;
+	return c->locked.armed;
+}
+
 /*
  * Takes one that nobody uses out of the table, the oldest of those looked at; the caller lets it
  * go. Every reference but the table's comes from a look-up under the lock: at 1 nobody can take
@@ -139,17 +177,26 @@ static void leave_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
  */
 static struct sf_cache_entry *evict_locked(struct sf_item_cache *c)
 {
-	struct sf_lru_link *l;
+	struct sf_lru_link *l = c->locked.lru.oldest, *newer;
+	int64_t now = sf_now_ns(), kept = INT64_MAX;
 
-	for (int i = 0; i < TRIES && (l = c->locked.lru.oldest); i++) {
+	for (int i = 0; i < TRIES && l; i++, l = newer) {
 		struct sf_cache_entry *e = sf_container_of(l, struct sf_cache_entry, lru);
-		if (atomic_load(&e->refs) == 1) {
+		newer = l->newer;
+		if (atomic_load(&e->refs) > 1) {
+			/* used: out of the way of the next look */
+			sf_lru_touch(&c->locked.lru, l);
+		} else if (e->keep_ns > now && !c->locked.no_timer) {
+			kept = SF_MIN(kept, e->keep_ns);
+		} else {
 			leave_locked(c, e);
 			return e;
 		}
-		sf_lru_touch(&c->locked.lru, l); /* used: out of the way of the next look */
 	}
-	return NULL;
+	if (kept == INT64_MAX || arm_locked(c, now, kept))
+		return NULL;
+	c->locked.no_timer = true; /* no thread for it: nothing is kept */
+	return evict_locked(c);
 }
 
 static uint64_t reclaim(struct sf_budget_reclaim *r, uint64_t bytes)
@@ -187,6 +234,51 @@ void sf_item_trim(struct sf_item_cache *c)
 			break;
 		sf_item_unref(e);
 	}
+}
+
+/* Takes what it needs to fire, under the lock of deadlines. */
+static bool timer_due(struct sf_deadline *d)
+{
+	atomic_fetch_add(&sf_container_of(d, struct sf_item_cache, timer)->refs, 1);
+	return true;
+}
+
+static void timer_fires(struct sf_deadline *d)
+{
+	struct sf_item_cache *c = sf_container_of(d, struct sf_item_cache, timer);
+
+	pthread_mutex_lock(&c->locked.m);
+	c->locked.armed = false;
+	pthread_mutex_unlock(&c->locked.m);
+	sf_item_trim(c);
+	cache_unref(c);
+}
+
+void sf_item_loaded_locked(struct sf_item_cache *c, struct sf_cache_entry *e)
+{
+	int64_t now = sf_now_ns();
+
+	e->took_ns = SF_MAX(now - e->began_ns, c->keep.least_ns);
+	e->keep_last_ns = now + KEEP_TIMES * SF_MIN(e->took_ns, c->keep.all_ns);
+	sf_lru_add(&c->locked.lru, &e->lru);
+}
+
+void sf_cached_pass(struct sf_item_cache *c, const struct sf_cached *item, uint64_t bytes,
+                    uint64_t len)
+{
+	struct sf_cache_entry *e = (struct sf_cache_entry *)item;
+
+	pthread_mutex_lock(&c->locked.m);
+	e->passed += bytes;
+	if (e->passed < len) {
+		e->keep_ns =
+			SF_MIN(sf_now_ns() + SF_MIN(e->took_ns, c->keep.next_ns), e->keep_last_ns);
+	} else {
+		e->passed = 0;
+		e->keep_ns = 0;
+	}
+	pthread_mutex_unlock(&c->locked.m);
+	sf_cached_unref(c, item);
 }
 
 const struct sf_cached *sf_cached_ref(const struct sf_cached *item)

@@ -30,7 +30,7 @@ struct sf_cached {
  * The items of all readers of an sf_io. An item's bytes are taken from the budget before its load
  * begins, and given back when its last reference goes. Up to half of the budget is kept for the next
  * one who asks, the least recently used of all goes first; all of it, as soon as somebody waits for
- * bytes. One load of an item at a time: who asks meanwhile is called when it is there. A load is no
+ * bytes. But what is read piece by piece is kept for the next piece (sf_cached_pass). One load of an item at a time: who asks meanwhile is called when it is there. A load is no
  * read's own: it goes on when the read that began it was cancelled or is late. Threads: all
  * functions, any number of calls at once; no I/O, decoding or callback under the lock.
  */
@@ -74,11 +74,22 @@ const struct sf_cached *sf_item_cache_get(struct sf_item_cache *c,
                                           const struct sf_cache_want *want);
 const struct sf_cached *sf_cached_ref(const struct sf_cached *item);         /* another reference */
 void sf_cached_unref(struct sf_item_cache *c, const struct sf_cached *item); /* NULL is fine */
+/*
+ * That, for now: @bytes of the @len that one reads of it were read, and until all are, more will
+ * be. So it stays, whoever waits: to have it again would take another load. When nobody comes it
+ * stays as long as its load took, a quarter of a second at most, and ten times as long in all: then
+ * whoever comes back pays a load for what others waited.
+ */
+void sf_cached_pass(struct sf_item_cache *c, const struct sf_cached *item, uint64_t bytes,
+                    uint64_t len);
 
-struct sf_cache_wait { /* all 0 but for done */
+struct sf_cache_wait { /* all 0 but for done and turn */
 	/* once, on any thread, maybe before sf_item_cache_load returns; no lock held. @item: a
 	 * reference, when r == 0 */
 	void (*done)(struct sf_cache_wait *w, int r, const struct sf_cached *item);
+	/* Its item waits its turn for memory from now on, or has it; NULL: nobody asks. Under the
+	 * lock: neither waits nor calls back. Never of a MADE one. */
+	void (*turn)(struct sf_cache_wait *w, bool has_it);
 	struct sf_error err; /* message when r < 0 */
 	/* r is -EAGAIN: the item turned out to need more bytes than it had, gave back those, and
 	 * waits its turn; the caller, who may not, lets his other items go and asks anew */

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include "base/deadline.h"
 #include "base/lru.h"
 #include "base/pages.h"
 #include "parse/codec.h"
@@ -27,13 +28,18 @@ struct sf_cache_entry {
 
 	/* under the lock */
 	uint8_t state;
-	bool gone;                          /* QUEUED: out of the table, nobody wants it any more */
-	struct sf_cache_entry *chain;       /* bucket */
-	struct sf_lru_link lru;             /* READY */
+	bool gone;                    /* QUEUED: out of the table, nobody wants it any more */
+	struct sf_cache_entry *chain; /* bucket */
+	struct sf_lru_link lru;       /* READY */
+	/* READY: it is kept until then when nobody uses it, and until that time in all */
+	int64_t keep_ns, keep_last_ns;
+	int64_t took_ns;                    /* its load */
+	uint64_t passed;                    /* bytes, since all of it was read */
 	struct sf_cache_entry *prev, *next; /* QUEUED, LOADING: all of its owner's */
 	struct sf_cache_wait *waits, *last_wait;
 
 	/* the load's alone */
+	int64_t began_ns;
 	struct sf_budget_wait turn;
 	struct sf_task task;
 	struct sf_charge charge;
@@ -51,13 +57,21 @@ struct sf_cache_entry {
 
 struct sf_item_cache {
 	struct sf_io *io;
+	_Atomic unsigned refs; /* the owner's, and that of the timer that goes off */
 	struct sf_budget_reclaim reclaim;
-	_Atomic uint64_t held; /* of READY ones; written under the lock */
+	/* what an item's load is taken to have taken, at least, for its next reader … and for all */
+	struct {
+		int64_t least_ns, next_ns, all_ns;
+	} keep;
+	struct sf_deadline timer; /* when what is kept has been kept for long enough */
+	_Atomic uint64_t held;    /* of READY ones; written under the lock */
 	struct {
 		pthread_mutex_t m;
 		pthread_cond_t idle; /* no load of some owner is left */
 		struct sf_cache_entry *bucket[SF_ITEM_BUCKETS];
 		struct sf_lru lru;
+		bool armed; /* the timer is */
+		bool ended, no_timer;
 	} locked;
 };
 
@@ -65,7 +79,7 @@ struct sf_item_cache {
 struct sf_cache_entry *sf_item_find_locked(struct sf_item_cache *c, const struct sf_cache_want *w);
 void sf_item_table_add_locked(struct sf_item_cache *c, struct sf_cache_entry *e);
 void sf_item_table_remove_locked(struct sf_item_cache *c, struct sf_cache_entry *e);
-void sf_item_newest_locked(struct sf_item_cache *c, struct sf_cache_entry *e); /* into the LRU */
+void sf_item_loaded_locked(struct sf_item_cache *c, struct sf_cache_entry *e); /* into the LRU */
 void sf_item_unref(struct sf_cache_entry *e);
 /* What nobody uses goes, as long as there is too much of it. */
 void sf_item_trim(struct sf_item_cache *c);

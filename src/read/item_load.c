@@ -2,6 +2,7 @@
 
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "read/item_cache_priv.h"
@@ -210,6 +211,7 @@ static void make_task(struct sf_task *task)
 
 	do {
 		sf_charge_begin(&e->charge, b, SF_BUDGET_MADE, bytes);
+		e->began_ns = sf_now_ns();
 		e->req.err.msg[0] = '\0';
 		e->out.charge = &e->charge;
 		r = m->ops->make(m, &e->out, &e->req.err);
@@ -283,6 +285,7 @@ void sf_item_load(struct sf_cache_entry *e)
 	uint64_t first = 0;
 	int r;
 
+	e->began_ns = sf_now_ns();
 	if (e->want.kind == SF_CACHED_MADE) {
 		e->task.run = make_task;
 		sf_thread_pool_submit(e->cache->io->make, &e->task);

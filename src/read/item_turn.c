@@ -83,6 +83,18 @@ static struct sf_cache_wait *take_impatient_locked(struct sf_cache_entry *e)
 	return taken;
 }
 
+static void tell_turn_locked(struct sf_cache_wait *w, const struct sf_cache_entry *e)
+{
+	if (w->turn && e->want.kind != SF_CACHED_MADE)
+		w->turn(w, e->state != SF_ENTRY_QUEUED);
+}
+
+static void tell_turns_locked(struct sf_cache_entry *e)
+{
+	for (struct sf_cache_wait *w = e->waits; w; w = w->next)
+		tell_turn_locked(w, e);
+}
+
 static void tell(struct sf_cache_wait *w, int r, struct sf_cache_entry *e, const char *why)
 {
 	for (struct sf_cache_wait *next; w; w = next) {
@@ -116,7 +128,7 @@ static void loaded(struct sf_cache_entry *e, int r)
 		e->state = SF_ENTRY_READY;
 		atomic_fetch_add(&c->held, e->held);
 		atomic_fetch_add(&e->refs, 1); /* ours, until all are told */
-		sf_item_newest_locked(c, e);
+		sf_item_loaded_locked(c, e);
 	}
 	pthread_mutex_unlock(&c->locked.m);
 	let_want_go(e); /* not before: sf_item_cache_end() looks at what is loading */
@@ -140,6 +152,7 @@ static void turn_task(struct sf_task *task)
 		list_remove(&owner->queued, e);
 		e->state = SF_ENTRY_LOADING;
 		list_add(&owner->loading, e);
+		tell_turns_locked(e);
 	}
 	pthread_mutex_unlock(&c->locked.m);
 	if (gone) {
@@ -184,6 +197,7 @@ static void again(struct sf_cache_entry *e, uint64_t bytes)
 		list_remove(&owner->loading, e);
 		e->state = SF_ENTRY_QUEUED;
 		list_add(&owner->queued, e);
+		tell_turns_locked(e);
 	}
 	pthread_mutex_unlock(&c->locked.m);
 	tell(impatient, -EAGAIN, NULL, "no room for an item");
@@ -220,6 +234,7 @@ static void add_wait_locked(struct sf_cache_entry *e, struct sf_cache_wait *w, b
 	*(w->prev ? &w->prev->next : &e->waits) = w;
 	e->last_wait = w;
 	w->entry = e;
+	tell_turn_locked(w, e);
 }
 
 /* Is it in the table? 1: *ret says how the load goes on, *ret_e is a reference when it is there. */

@@ -99,6 +99,7 @@ static void made_done(struct sf_cache_wait *wait, int r, const struct sf_cached 
 	struct sf_op *op = ((struct sf_op_wait *)wait)->op;
 
 	op->made_item = item;
+	sf_op_clock(op, false);
 	sf_op_completed(op, r, &wait->err, SF_NONE);
 }
 
@@ -122,6 +123,8 @@ int sf_op_ask_made(struct sf_op *op)
 	pthread_mutex_lock(&op->m);
 	op->waits_for_made = op->made->what;
 	pthread_mutex_unlock(&op->m);
+	/* the reads that making does have deadlines of their own */
+	sf_op_clock(op, true);
 	sf_op_async_begin(op);
 	atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
 	sf_item_cache_load(op->r->items, &want, &op->waits[0].wait, true);
@@ -131,6 +134,7 @@ int sf_op_ask_made(struct sf_op *op)
 int sf_op_copy_made(struct sf_op *op)
 {
 	const struct sf_cached *item = op->made_item;
+	uint64_t passed = 0;
 	uint8_t *dst;
 	int r = 0;
 
@@ -149,8 +153,12 @@ int sf_op_copy_made(struct sf_op *op)
 			            (unsigned long long)part->off, (unsigned long long)item->len);
 		else
 			memcpy(dst + part->dst, item->at + part->off, part->n);
+		passed += part->n;
 	}
-	sf_cached_unref(op->r->items, item);
+	if (item && (r >= 0 || op->no_room)) /* then this read comes back for it */
+		sf_cached_pass(op->r->items, item, r < 0 ? 0 : passed, item->len);
+	else
+		sf_cached_unref(op->r->items, item);
 	op->made_item = NULL;
 	return r;
 }

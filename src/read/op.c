@@ -14,8 +14,14 @@
 
 void sf_op_let_batch_go(struct sf_op *op)
 {
-	for (uint32_t i = 0; i < op->items.n; i++)
-		sf_cached_unref(op->r->items, op->items.at[i].mem);
+	for (uint32_t i = 0; i < op->items.n; i++) {
+		const struct sf_op_item *item = &op->items.at[i];
+		if (item->passed)
+			sf_cached_pass(op->r->items, item->mem, item->passed,
+			               item->stream ? item->mem->len : item->layout.payload_len);
+		else
+			sf_cached_unref(op->r->items, item->mem);
+	}
 	for (uint32_t i = 0; i < op->sources.n; i++)
 		sf_source_unref(op->sources.at[i].src);
 	op->items.n = op->sources.n = 0;
@@ -82,6 +88,7 @@ static void granted(struct sf_budget_wait *w)
 	struct sf_op *op = sf_container_of(w, struct sf_op, buffers);
 
 	op->charged += w->bytes;
+	sf_op_clock(op, false);
 	sf_op_go_on_later(op);
 }
 
@@ -121,6 +128,7 @@ int sf_op_take_buffers(struct sf_op *op)
 	pthread_mutex_lock(&op->m);
 	op->waits_for_buffers = true;
 	pthread_mutex_unlock(&op->m);
+	sf_op_clock(op, true);
 	atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
 	sf_budget_queue(op->io->budget, &op->buffers);
 	sf_op_cancel_late(op);

@@ -81,6 +81,7 @@ struct sf_op_item {
 	/* with a codec, once it is there: the item, in mem */
 	const uint8_t *bytes;
 	uint64_t nbytes;
+	uint64_t passed;            /* bytes copied from there */
 	uint64_t head_at, head_len; /* its first bytes, in op->head */
 	/* bytes of it from ahead_off on, in op->head at ahead_at: asked for with its header */
 	uint64_t ahead_at, ahead_off, ahead_len;
@@ -213,6 +214,9 @@ struct sf_op {
 
 	struct sf_op *next; /* free: under the lock of those */
 	struct sf_deadline deadline;
+	int64_t parked_ns;
+	/* from when its deadline counts; 0: its clock stands, it waits for memory alone */
+	_Atomic int64_t clock_ns;
 };
 
 /* What all readers of an sf_io share; sf_io has it for them. */
@@ -342,7 +346,9 @@ int sf_op_async_end(struct sf_op *op); /* 0: all came already; SF_STEP_PARKED */
 /* @file: that a failure is about, as sf_read.file */
 void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err, uint32_t file);
 void sf_op_go_on_later(struct sf_op *op); /* on a thread of the pool */
-void sf_op_cancel_io(struct sf_op *op);   /* any thread that holds a reference */
+/* It waits for memory from now on, or does not any more. Under any lock. */
+void sf_op_clock(struct sf_op *op, bool stands);
+void sf_op_cancel_io(struct sf_op *op); /* any thread that holds a reference */
 /* After it began to wait for memory: whoever canceled it may have come before. */
 void sf_op_cancel_late(struct sf_op *op);
 
@@ -359,6 +365,8 @@ const char *sf_op_words(const struct sf_op *op, const struct sf_op_item *item,
 int sf_op_fail_item(struct sf_op *op, const struct sf_op_item *item, int r);
 /* Words about where an item lies, then which one it is. */
 int sf_op_fail_at(struct sf_op *op, struct sf_op_item *item, int r);
+/* Milliseconds that a read may wait for memory. */
+uint64_t sf_op_turn_ms(const struct sf_io *io);
 /* -ETIMEDOUT of @rd, which was answered in place of its steps: they may be going on. */
 int sf_op_fail_late(struct sf_op *op, struct sf_read *rd);
 

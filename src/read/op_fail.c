@@ -6,6 +6,10 @@
 #include "ckpt/place.h"
 #include "read/op.h"
 
+/* times the deadline, and at least, that a read waits for memory */
+#define TURN_TIMES 10
+#define TURN_LEAST_MS UINT64_C(600000)
+
 /* What a failure is about: words before its message, and the stored file. */
 
 const struct sf_tensor *sf_op_tensor(const struct sf_op *op, const struct sf_op_item *item)
@@ -91,23 +95,29 @@ static const struct sf_op_req *find_out_locked(const struct sf_op *op)
 	return NULL;
 }
 
+uint64_t sf_op_turn_ms(const struct sf_io *io)
+{
+	return io->turn_ms ? io->turn_ms
+	                   : SF_MAX((uint64_t)io->timeout_ms * TURN_TIMES, TURN_LEAST_MS);
+}
+
 int sf_op_fail_late(struct sf_op *op, struct sf_read *rd)
 {
-	unsigned long long off = op->off, len = op->len;
-	unsigned ms = op->r->io->timeout_ms;
+	unsigned long long off = op->off, len = op->len, turn_ms = sf_op_turn_ms(op->io);
+	unsigned ms = op->io->timeout_ms;
 	const struct sf_op_req *q;
 	int r = -ETIMEDOUT;
 
 	pthread_mutex_lock(&op->m);
-	if (op->waits_for_buffers || op->waits_for_item) {
+	if (op->waits_for_made) {
 		sf_fail(&rd->err, r,
-		        "no room in --memory for a read of %llu bytes at %llu within %u ms", len,
-		        off, ms);
-	} else if (op->waits_for_made) {
-		sf_fail(&rd->err, r,
-		        "%s: not made within %u ms, for a read of %llu bytes at %llu: no room in "
+		        "%s: not made within %llu ms, for a read of %llu bytes at %llu: no room in "
 		        "--memory, or what it is made of comes slowly",
-		        op->waits_for_made, ms, len, off);
+		        op->waits_for_made, turn_ms, len, off);
+	} else if (!atomic_load(&op->clock_ns)) {
+		sf_fail(&rd->err, r,
+		        "no room in --memory for a read of %llu bytes at %llu within %llu ms", len,
+		        off, turn_ms);
 	} else if ((q = find_out_locked(op))) {
 		rd->file = q->file;
 		sf_fail(&rd->err, r,

@@ -3,6 +3,7 @@
 #include <limits.h>
 #include <stddef.h>
 
+#include "base/clock.h"
 #include "base/deadline.h"
 #include "base/mem.h"
 #include "read/op.h"
@@ -14,6 +15,8 @@
  * whoever claims it answers: the steps, or the thread of deadlines in their place. After that the
  * steps end on their own, when what they wait for comes, and nobody looks at the sf_read any more.
  */
+
+#define MS UINT64_C(1000000)
 
 static void give_result(struct sf_op *op, struct sf_read *rd)
 {
@@ -113,10 +116,30 @@ static struct sf_op *op_of(struct sf_deadline *d)
 	return sf_container_of(d, struct sf_op, deadline);
 }
 
+/*
+ * A read that waits for memory waits for other readers, not for a store: its deadline counts from
+ * when its turn comes. How long that may take in all has a bound of its own.
+ */
+static bool has_time(struct sf_op *op, uint64_t *ret_until)
+{
+	uint64_t now = (uint64_t)sf_now_ns(), since = (uint64_t)atomic_load(&op->clock_ns);
+	uint64_t timeout = (uint64_t)op->io->timeout_ms * MS;
+
+	*ret_until =
+		since ? since + timeout
+		      : SF_MIN(now + timeout, (uint64_t)op->parked_ns + sf_op_turn_ms(op->io) * MS);
+	return *ret_until > now;
+}
+
 static bool is_late(struct sf_deadline *d)
 {
 	struct sf_op *op = op_of(d);
+	uint64_t until;
 
+	if (!d->expedited && has_time(op, &until)) {
+		d->at_ns = until;
+		return false;
+	}
 	if (atomic_exchange(&op->claimed, true))
 		return false; /* it is just being answered */
 	atomic_fetch_add_explicit(&op->refs, 1, memory_order_relaxed);
@@ -146,6 +169,8 @@ static int begin_deadline(struct sf_op *op)
 	bool ending;
 	int e;
 
+	op->parked_ns = sf_now_ns();
+	atomic_store(&op->clock_ns, op->parked_ns);
 	op->deadline.due = is_late;
 	op->deadline.fire = answer_late;
 	e = sf_deadlines_add(r->io->deadlines, &op->deadline, r, r->io->timeout_ms);

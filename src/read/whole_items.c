@@ -106,6 +106,11 @@ static void cache_done(struct sf_cache_wait *wait, int r, const struct sf_cached
 	sf_op_completed(w->op, wait->again ? 0 : r, &wait->err, w->op->sources.at[i->source].key);
 }
 
+static void cache_turn(struct sf_cache_wait *wait, bool has_it)
+{
+	sf_op_clock(sf_container_of(wait, struct sf_op_wait, wait)->op, !has_it);
+}
+
 /* Another part of the same item: it has the one before's. */
 static bool same_as_before(const struct sf_op *op, uint32_t i)
 {
@@ -201,7 +206,9 @@ int sf_op_ask_cache(struct sf_op *op)
 		enum sf_cache_load l;
 		if (!wants_cache(item) || same_as_before(op, i))
 			continue;
-		*w = (struct sf_op_wait){ .wait = { .done = cache_done }, .op = op, .item = i };
+		*w = (struct sf_op_wait){ .wait = { .done = cache_done, .turn = cache_turn },
+			                  .op = op,
+			                  .item = i };
 		l = op->alone && !held ? SF_CACHE_FULL : load(op, w, false);
 		k++;
 		if (l == SF_CACHE_FULL && !held)

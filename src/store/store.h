@@ -80,6 +80,9 @@ struct sf_io {
 	struct sf_deadlines *deadlines; /* of reads that wait */
 	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */
+	/* what a read may wait for memory, which its deadline does not count; 0: ten times
+	 * timeout_ms, at least ten minutes */
+	unsigned turn_ms;
 	/* SF_TRACE: a JSON line per source read; -1: none. The program opens and closes it */
 	int trace_fd;
 	/* the program has called sf_guard_install() (guard.h): short runs are copied out of

@@ -256,6 +256,7 @@ START_TEST(who_waits_for_memory_goes_by_deadline_or_cancel)
 	limit = sf_budget_limit(io.budget);
 	sf_budget_add(io.budget, kind, limit);
 	io.timeout_ms = 150;
+	io.turn_ms = 150;
 	for (int i = 0; i < 6; i++)
 		park(&p[i], what);
 	for (int i = 0; i < 3; i++)

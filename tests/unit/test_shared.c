@@ -1,6 +1,7 @@
 /* Readers of one sf_io: items, and buffers that no read has, belong to all of them. */
 #include "config.h"
 
+#include "read/item_cache_priv.h"
 #include "tests/lib/zstd_items.h"
 
 #define MIB (UINT64_C(1) << 20)
@@ -17,6 +18,12 @@ static void falls_to(struct sf_io *io, uint64_t limit)
 		usleep(100);
 }
 
+/* Who read a piece is not waited for. */
+static void keep_for_nobody(const struct sf_reader *r)
+{
+	memset(&r->items->keep, 0, sizeof(r->items->keep));
+}
+
 START_TEST(what_was_used_last_by_any_reader_is_kept)
 {
 	const uint64_t item = 12 * MIB;
@@ -30,6 +37,7 @@ START_TEST(what_was_used_last_by_any_reader_is_kept)
 		zitems_init(&z[i], &io, item, (uint8_t)(i * 100));
 		r[i] = zitems_reader(&z[i]);
 	}
+	keep_for_nobody(r[0]);
 	zread_now(r[0], &z[0], 0, 0, MIB);
 	zread_now(r[1], &z[1], 0, 0,
 	          MIB); /* other bytes, though file, offset and length are the same */
@@ -73,6 +81,7 @@ START_TEST(one_readers_item_throws_out_an_idle_one_of_another)
 		zitems_init(&z[i], &io, item, (uint8_t)(i * 100));
 		r[i] = zitems_reader(&z[i]);
 	}
+	keep_for_nobody(r[0]);
 	for (uint64_t i = 0; i < 6; i++) { /* in turn: each finds its own gone */
 		zread_now(r[i % 2], &z[i % 2], 0, 0, MIB / 2);
 		falls_to(&io, item + 2 * MIB);
