@@ -23,7 +23,8 @@ struct sf_parked {
 	struct sf_parked *prev, *next;
 };
 
-static void count_error(struct sf_fs *fs, const struct sf_read *rd, int r)
+static void count_error(struct sf_fs *fs, const struct sf_slot *slot, const struct sf_read *rd,
+                        int r)
 {
 	struct sf_counters *c = &fs->io->counters;
 	if (r == -ECANCELED)
@@ -33,15 +34,17 @@ static void count_error(struct sf_fs *fs, const struct sf_read *rd, int r)
 		atomic_fetch_add_explicit(&c->stale, 1, memory_order_relaxed);
 	/* of a stored file, or where none is to blame of the file that was read */
 	sf_fs_log_failure(fs, rd->file != SF_NONE ? "shard" : "view", r,
-	                  rd->file != SF_NONE ? rd->file : (uintptr_t)rd->arg,
+	                  rd->file != SF_NONE ? (uint64_t)slot->number << 32 | rd->file
+	                                      : (uintptr_t)rd->arg,
 	                  "read of %llu bytes at %llu: %s", (unsigned long long)rd->len,
 	                  (unsigned long long)rd->off, rd->err.msg[0] ? rd->err.msg : strerror(-r));
 }
 
-static void reply(struct sf_fs *fs, fuse_req_t req, struct sf_read *rd, int r)
+static void reply(struct sf_fs *fs, const struct sf_slot *slot, fuse_req_t req, struct sf_read *rd,
+                  int r)
 {
 	if (r < 0) {
-		count_error(fs, rd, r);
+		count_error(fs, slot, rd, r);
 		fuse_reply_err(req, sf_fs_errno(r));
 		return;
 	}
@@ -91,7 +94,7 @@ static void parked_done(struct sf_read *rd, int r)
 
 	/* From here no interrupt can reach the read; waits for one that is being delivered. */
 	fuse_req_interrupt_func(p->req, NULL, NULL);
-	reply(fs, p->req, rd, r);
+	reply(fs, p->slot, p->req, rd, r);
 
 	pthread_mutex_lock(&fs->locked.m);
 	*(p->prev ? &p->prev->next : &fs->locked.first) = p->next;
@@ -181,7 +184,7 @@ void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 		park(fs, req, h, &rd);
 		return;
 	}
-	reply(fs, req, &rd, r);
+	reply(fs, h->slot, req, &rd, r);
 	sf_read_release(&rd);
 }
 

@@ -34,7 +34,7 @@ void sf_fs_fill_entry(const struct sf_fs *fs, const struct sf_slot *slot, sf_nod
                       const struct sf_attr *a, struct fuse_entry_param *e)
 {
 	*e = (struct fuse_entry_param){ .ino = sf_slot_ino(slot, node),
-		                        .generation = 1,
+		                        .generation = slot->generation,
 		                        .entry_timeout = slot->timeout,
 		                        .attr_timeout = slot->timeout };
 	if (a->live)
@@ -175,7 +175,8 @@ static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct 
 	if (r >= 0) {
 		reply_sized(fs, w->req, w->slot, w->node, &a, w->lookup);
 	} else {
-		sf_fs_log_failure(fs, "size", r, w->node, "cannot size a view: %s", err->msg);
+		sf_fs_log_failure(fs, "size", r, sf_slot_ino(w->slot, w->node),
+		                  "cannot size a view: %s", err->msg);
 		fuse_reply_err(w->req, sf_fs_errno(r));
 	}
 }

@@ -64,6 +64,7 @@ int sf_slots_add(struct sf_slots *slots, struct sf_session *s, double timeout,
 	}
 	if (r >= 0) {
 		slot->number = (uint16_t)i;
+		slot->generation = ++slots->locked.generations;
 		slots->locked.at[i] = slot;
 	}
 	pthread_mutex_unlock(&slots->locked.m);

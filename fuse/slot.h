@@ -10,14 +10,17 @@
  * A checkpoint that is mounted, alone or beside others. It stays as long as names lead to it, the
  * kernel knows inodes of it (lookups, which it forgets again), or a request or an open file holds
  * it (refs). Node numbers are never given to another slot while the kernel knows them: its old
- * pages cannot meet new bytes.
+ * pages cannot meet new bytes. A handle of a file that is older than that (name_to_handle_at, NFS)
+ * has another generation, and is stale.
  */
 struct sf_slot {
 	struct sf_session *s;
-	double timeout;  /* of entries and attributes, seconds */
-	uint16_t number; /* the upper 16 bits of its inode numbers */
+	double timeout;      /* of entries and attributes, seconds */
+	uint16_t number;     /* the upper 16 bits of its inode numbers */
+	uint64_t generation; /* of its inodes: no slot before it had that one */
 	/* When nobody has it any more, in any thread; NULL: nothing is to be done. Frees neither
-	 * the slot nor waits for it. */
+	 * the slot nor waits for it. The thread may be one that is just ending a read of @s, which
+	 * closing @s waits for: another thread does that. */
 	void (*given_back)(void *arg, struct sf_session *s);
 	void *arg;
 	/* under the slots' lock */
@@ -30,6 +33,7 @@ struct sf_slots {
 		pthread_mutex_t m;
 		struct sf_slot **at; /* by number; NULL: free */
 		size_t n;
+		uint64_t generations; /* that were given */
 	} locked;
 };
 void sf_slots_init(struct sf_slots *slots);

@@ -186,6 +186,7 @@ LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
 TESTS_FUSE = \
 	%D%/fuse/test_mount_answers \
+	%D%/fuse/test_mount_slots \
 	%D%/fuse/test_mount_starves \
 	%D%/fuse/test_mount_waits \
 	%D%/unit/test_fs_errno \
@@ -210,6 +211,7 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_fuse_test_mount_answers_LDADD = $(fuse_test_libs)
 # an interrupt comes at the worst moment
 %C%_fuse_test_mount_answers_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fuse_req_interrupt_func
+%C%_fuse_test_mount_slots_LDADD = $(fuse_test_libs)
 %C%_fuse_test_mount_starves_LDADD = $(fuse_test_libs)
 %C%_fuse_test_mount_waits_LDADD = $(fuse_test_libs)
 %C%_unit_test_fs_errno_LDADD = $(fuse_test_libs)

@@ -78,7 +78,8 @@ START_TEST(a_slot_that_was_left_stays_while_somebody_has_it)
 	ck_assert_uint_eq(back, 1);
 	ck_assert_ptr_null(sf_slot_of(&slots, UINT64_C(1) << SF_NODE_BITS | 9, &node));
 	other = add(&slots, &s[1]);
-	ck_assert_uint_eq(other->number, 1); /* free again */
+	ck_assert_uint_eq(other->number, 1);     /* free again */
+	ck_assert_uint_eq(other->generation, 4); /* but not its inodes */
 	sf_slots_release(&slots);
 	ck_assert_uint_eq(back, 4);
 }
