@@ -30,8 +30,8 @@ c[jJ][sS][oO][nN]	src/base/json.c
 openssl/	src/base/sha256.c src/store/s3_sign.c
 curl/	src/store/http_curl.c
 zstd	src/parse/zstd.c
-zlib\.h	src/parse/crc32_zlib.c src/parse/crc32_deflate.c
-libdeflate	src/parse/crc32_deflate.c
+zlib\.h	src/base/crc32_zlib.c src/base/crc32_deflate.c
+libdeflate	src/base/crc32_deflate.c
 fuse	fuse/
 '
 

@@ -6,6 +6,7 @@ SF_SOURCES_BASE = \
 	%D%/base/budget.c \
 	%D%/base/buf.c \
 	%D%/base/columns.c \
+	%D%/base/crc32_combine.c \
 	%D%/base/denied.c \
 	%D%/base/deadline.c \
 	%D%/base/error.c \
@@ -25,6 +26,11 @@ SF_SOURCES_BASE = \
 	%D%/base/sha256.c \
 	%D%/base/thread_pool.c \
 	%D%/base/vec.c
+if HAVE_DEFLATE
+SF_SOURCES_BASE += %D%/base/crc32_deflate.c
+else
+SF_SOURCES_BASE += %D%/base/crc32_zlib.c
+endif
 
 SF_SOURCES_STORE = \
 	%D%/store/aws_chain.c \
@@ -72,7 +78,6 @@ endif
 
 SF_SOURCES_PARSE = \
 	%D%/parse/codec.c \
-	%D%/parse/crc32_combine.c \
 	%D%/parse/dtype.c \
 	%D%/parse/dtype_cast.c \
 	%D%/parse/dtype_text.c \
@@ -108,11 +113,6 @@ if HAVE_ZSTD
 SF_SOURCES_PARSE += %D%/parse/zstd.c
 else
 SF_SOURCES_PARSE += %D%/parse/zstd_none.c
-endif
-if HAVE_DEFLATE
-SF_SOURCES_PARSE += %D%/parse/crc32_deflate.c
-else
-SF_SOURCES_PARSE += %D%/parse/crc32_zlib.c
 endif
 
 SF_SOURCES_CKPT = \

@@ -5,6 +5,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/buf.h"
+#include "base/crc32.h"
 
 /*
  * Layout as PyTorch's own writer gives it (caffe2/serialize/inline_container.cc, 2.14;
@@ -27,9 +28,5 @@ uint64_t sf_zip_central_len(size_t name_len, uint64_t header_off, uint64_t size)
 void sf_zip_put_central(struct sf_buf *out, const struct sf_zip_entry *e);
 #define SF_ZIP_END_LEN (56 + 20 + 22)
 void sf_zip_put_end(struct sf_buf *out, uint64_t entries, uint64_t dir_off, uint64_t dir_len);
-
-/* CRC-32 of zip; libdeflate where found, else zlib. crc starts at 0. */
-uint32_t sf_crc32(uint32_t crc, const void *p, size_t len);
-uint32_t sf_crc32_combine(uint32_t a, uint32_t b, uint64_t len_b);
 
 #endif

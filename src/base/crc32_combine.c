@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "parse/zip_write.h"
+#include "base/crc32.h"
 
 /*
  * CRCs are polynomials over two elements, bit-reversed (the highest coefficient is bit 0), modulo

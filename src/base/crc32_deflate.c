@@ -3,7 +3,7 @@
 #include <libdeflate.h>
 
 #include "base/mem.h"
-#include "parse/zip_write.h"
+#include "base/crc32.h"
 
 uint32_t sf_crc32(uint32_t crc, const void *p, size_t len)
 {
