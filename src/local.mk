@@ -41,6 +41,13 @@ SF_SOURCES_STORE = \
 	%D%/store/aws_process.c \
 	%D%/store/aws_reply.c \
 	%D%/store/aws_sts.c \
+	%D%/store/cache.c \
+	%D%/store/cache_dir.c \
+	%D%/store/cache_file.c \
+	%D%/store/cache_map.c \
+	%D%/store/cache_read.c \
+	%D%/store/cache_source.c \
+	%D%/store/cache_sweep.c \
 	%D%/store/fetch_many.c \
 	%D%/store/filter.c \
 	%D%/store/guard.c \

@@ -7,6 +7,10 @@ TESTS_UNIT = \
 	%D%/unit/test_aws_credentials \
 	%D%/unit/test_budget \
 	%D%/unit/test_buf \
+	%D%/unit/test_cache \
+	%D%/unit/test_cache_dir \
+	%D%/unit/test_cache_map \
+	%D%/unit/test_cache_sweep \
 	%D%/unit/test_catalog \
 	%D%/unit/test_catalog_map \
 	%D%/unit/test_ckpt_builder \
@@ -142,6 +146,7 @@ TESTS_FORMAT = \
 	%D%/format/test_hf_parts
 
 TESTS_FAULT = \
+	%D%/fault/test_cache_kill \
 	%D%/fault/test_builder_faults \
 	%D%/fault/test_seam_faults \
 	%D%/fault/test_store_faults \
@@ -337,3 +342,4 @@ EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/sea
 EXTRA_DIST += %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
 EXTRA_DIST += %D%/lib/aws_world.h
 EXTRA_DIST += %D%/lib/zstd_items.h
+EXTRA_DIST += %D%/lib/cache_world.h

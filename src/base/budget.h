@@ -19,6 +19,7 @@ enum sf_budget_kind {
 	SF_BUDGET_MADE,  /* what a view makes out of objects, and those objects meanwhile */
 	SF_BUDGET_INNER, /* buffers of the reads that such making does */
 	SF_BUDGET_ITEM,  /* stored items that are taken in whole: decoded, parsed */
+	SF_BUDGET_FETCH, /* fetched bytes on their way into the block cache */
 	SF_BUDGET_NKINDS
 };
 

@@ -30,6 +30,15 @@ static inline int64_t sf_now_ms(void)
 	return sf_now_ns() / 1000000;
 }
 
+/* The same to a few ms, for next to nothing. */
+static inline int64_t sf_now_coarse_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC_COARSE, &t);
+	return (int64_t)(sf_timespec_ns(&t) / 1000000);
+}
+
 /* In @ms from now, by @clock: that of the condition or the join that waits until then
  * (CLOCK_REALTIME, unless its attributes say CLOCK_MONOTONIC). */
 static inline struct timespec sf_until_ms(clockid_t clock, uint64_t ms)

@@ -197,11 +197,11 @@ static int file_lend(struct sf_source *src, uint64_t off, uint64_t len, struct s
 	return 0;
 }
 
-/* All of it, waiting. iovecs are copied a few at a time because what is left of one must be
- * changed. */
-static int read_all(struct file_source *f, uint64_t off, const struct iovec *iov, int niov,
-                    uint64_t len, struct sf_error *err)
+/* iovecs are copied a few at a time because what is left of one must be changed. */
+int sf_source_file_read(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+                        uint64_t len, struct sf_error *err)
 {
+	struct file_source *f = (struct file_source *)src;
 	uint64_t done = 0, skip = 0; /* skip: bytes of iov[0] that are there */
 	struct iovec part[64];
 
@@ -237,8 +237,8 @@ static void read_task(struct sf_task *task)
 {
 	struct sf_io_req *req = sf_container_of(task, struct sf_io_req, task);
 
-	sf_io_req_end(req, read_all((struct file_source *)req->src, req->off, req->iov, req->niov,
-	                            req->len, &req->err));
+	sf_io_req_end(req, sf_source_file_read(req->src, req->off, req->iov, req->niov, req->len,
+	                                       &req->err));
 }
 
 static void file_submit(struct sf_source *src, struct sf_io_req *req)

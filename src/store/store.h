@@ -47,6 +47,11 @@ struct sf_counters {
 	_Atomic uint64_t fetched_requests[SF_FETCH_NKINDS], fetched_bytes[SF_FETCH_NKINDS];
 	/* reads that failed; -ESTALE among them; reads that had to wait */
 	_Atomic uint64_t errors, stale, parked;
+	/* Of the block cache, where there is one: reads that it answered, and their bytes; reads
+	 * for which something had to be fetched; what was fetched for them */
+	_Atomic bool cached;
+	_Atomic uint64_t cache_hits, cache_hit_bytes, cache_misses;
+	_Atomic uint64_t cache_fetched_requests, cache_fetched_bytes;
 	/* Of a mount alone, set before it serves: when it began (CLOCK_REALTIME), 0: none; the
 	 * words it was given, borrowed. */
 	int64_t began_ns;

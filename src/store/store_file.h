@@ -17,5 +17,8 @@ int sf_store_file(struct sf_io *io, const char *path, const char *shown, struct 
  */
 int sf_source_file(struct sf_io *io, int fd, const char *name, uint64_t size,
                    const struct sf_version *version, struct sf_source **ret, struct sf_error *err);
+/* Bytes of such a source, read on this thread, which waits. -ESTALE: the file ends before them. */
+int sf_source_file_read(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+                        uint64_t len, struct sf_error *err);
 
 #endif

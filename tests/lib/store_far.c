@@ -242,7 +242,7 @@ static int far_open(struct sf_store *s, const char *name, const struct sf_objinf
                     struct sf_source **ret, struct sf_error *err)
 {
 	struct far_store *f = (struct far_store *)s;
-	struct sf_version none = { 0 };
+	struct sf_version version = { .etag = f->far->etag };
 	struct far_source *src;
 	size_t i = 0;
 	int r = 0;
@@ -254,7 +254,7 @@ static int far_open(struct sf_store *s, const char *name, const struct sf_objinf
 	if (i == f->n)
 		return sf_fail(err, -ENOENT, "'%s': no such object", name);
 	if (want)
-		r = sf_version_check(name, want->size, &want->version, f->at[i].len, &none, err);
+		r = sf_version_check(name, want->size, &want->version, f->at[i].len, &version, err);
 	if (r < 0)
 		return r;
 	src = calloc(1, sizeof(*src));
@@ -267,7 +267,8 @@ static int far_open(struct sf_store *s, const char *name, const struct sf_objinf
 		                     .refs = 1,
 		                     .io = s->io,
 		                     .name = f->at[i].name,
-		                     .size = f->at[i].len };
+		                     .size = f->at[i].len,
+		                     .version = version };
 	*ret = &src->s;
 	return 0;
 }

@@ -1,0 +1,403 @@
+#include "config.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/mem.h"
+#include "store/cache_dir.h"
+#include "store/cache_priv.h"
+#include "store/cache_sweep.h"
+
+#define BUCKETS 256
+#define TOUCH_MS 30000     /* between two notes of when a file was used last */
+#define YOUNG_S 60         /* files used since are not evicted: longer than that */
+#define SWEEP_MS 1000      /* between two sweeps */
+#define SWEEP_VAIN_MS 5000 /* after one that freed nothing */
+#define FLOOR_MOST (UINT64_C(1) << 30)
+
+struct sf_cache {
+	_Atomic uint32_t refs;
+	struct sf_io *io;
+	int dir;
+	char *path;
+	uint64_t limit;
+	_Atomic uint64_t used;  /* bytes on disk at the last sweep, and our own since */
+	_Atomic uint64_t since; /* of them, our own */
+	_Atomic bool off;       /* it cannot be written to */
+	_Atomic bool full;      /* the file system is; a sweep looks again */
+	_Atomic unsigned told;  /* bits of what the log was told */
+	_Atomic bool sweeping;
+	_Atomic int64_t sweep_after_ms;
+	struct sf_task sweep;
+	struct {
+		pthread_mutex_t m;
+		struct sf_cache_object *bucket[BUCKETS];
+	} locked;
+};
+enum { TOLD_OFF = 1, TOLD_FULL = 2 };
+
+/* @name begins with two hex digits. */
+static struct sf_cache_object **bucket_of(struct sf_cache *c, const char *name)
+{
+	const char two[3] = { name[0], name[1], '\0' };
+
+	return &c->locked.bucket[strtoul(two, NULL, 16) % BUCKETS];
+}
+
+struct sf_io *sf_cache_io(struct sf_cache *c)
+{
+	return c->io;
+}
+
+struct sf_cache *sf_cache_ref(struct sf_cache *c)
+{
+	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+	return c;
+}
+
+void sf_cache_unref(struct sf_cache *c)
+{
+	if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	pthread_mutex_destroy(&c->locked.m);
+	close(c->dir);
+	free(c->path);
+	free(c);
+}
+
+/* ---- room ---- */
+
+static void tell_once(struct sf_cache *c, unsigned what, const char *why, const char *then)
+{
+	if (!(atomic_fetch_or(&c->told, what) & what))
+		sf_log(c->io->log, SF_LOG_WARN, "cache directory '%s': %s: %s", c->path, why, then);
+}
+
+static void removed(void *arg, const char *name)
+{
+	struct sf_cache *c = arg;
+	struct sf_blocks *out = NULL;
+
+	/* let go of here too, or the disk would not get its blocks back */
+	pthread_mutex_lock(&c->locked.m);
+	for (struct sf_cache_object *o = *bucket_of(c, name); o; o = o->next) {
+		if (strcmp(o->name, name) != 0)
+			continue;
+		pthread_mutex_lock(&o->m);
+		out = SF_STEAL(o->now);
+		pthread_mutex_unlock(&o->m);
+	}
+	pthread_mutex_unlock(&c->locked.m);
+	if (out)
+		sf_blocks_unref(out);
+}
+
+static uint64_t floor_of(int dir)
+{
+	struct statvfs vfs;
+
+	if (fstatvfs(dir, &vfs) != 0)
+		return 0;
+	return SF_MIN((uint64_t)vfs.f_blocks * vfs.f_frsize / 20, FLOOR_MOST);
+}
+
+static void sweep_task(struct sf_task *task)
+{
+	struct sf_cache *c = sf_container_of(task, struct sf_cache, sweep);
+	struct sf_cache_sweep s = { .limit = c->limit,
+		                    .floor = floor_of(c->dir),
+		                    .young_s = YOUNG_S,
+		                    .removed = removed,
+		                    .arg = c };
+	struct sf_error err = SF_ERROR_INIT;
+	uint64_t since = atomic_load(&c->since);
+
+	if (sf_cache_sweep(c->dir, &s, &err) >= 0) {
+		atomic_store(&c->used, s.kept);
+		atomic_fetch_sub(&c->since, since);
+		atomic_store(&c->full, s.full);
+	} else {
+		sf_log(c->io->log, SF_LOG_DEBUG, "%s", err.msg);
+	}
+	atomic_store(&c->sweep_after_ms, sf_now_ms() + (s.freed ? SWEEP_MS : SWEEP_VAIN_MS));
+	atomic_store(&c->sweeping, false);
+	sf_cache_unref(c);
+}
+
+static void want_sweep(struct sf_cache *c)
+{
+	if (sf_now_ms() < atomic_load(&c->sweep_after_ms) || atomic_exchange(&c->sweeping, true))
+		return;
+	c->sweep.run = sweep_task;
+	sf_cache_ref(c);
+	sf_thread_pool_submit(c->io->pool, &c->sweep);
+}
+
+bool sf_cache_room(struct sf_cache *c, uint64_t bytes)
+{
+	uint64_t used = atomic_load_explicit(&c->used, memory_order_relaxed);
+
+	if (atomic_load_explicit(&c->off, memory_order_relaxed))
+		return false;
+	if (!atomic_load_explicit(&c->full, memory_order_relaxed) && used <= c->limit &&
+	    bytes <= c->limit - used)
+		return true;
+	want_sweep(c);
+	return false;
+}
+
+void sf_cache_stored(struct sf_cache *c, uint64_t bytes)
+{
+	atomic_fetch_add_explicit(&c->used, bytes, memory_order_relaxed);
+	if (atomic_fetch_add_explicit(&c->since, bytes, memory_order_relaxed) > c->limit / 16)
+		want_sweep(c);
+}
+
+void sf_cache_failed(struct sf_cache *c, int r)
+{
+	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+		return; /* not the disk's fault */
+	if (r == -ENOSPC || r == -EDQUOT) {
+		atomic_store(&c->full, true);
+		tell_once(c, TOLD_FULL, strerror(-r), "nothing more is kept until there is room");
+		want_sweep(c);
+		return;
+	}
+	atomic_store(&c->off, true);
+	tell_once(c, TOLD_OFF, strerror(-r), "nothing more is kept");
+}
+
+void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes)
+{
+	struct sf_counters *n = &c->io->counters;
+
+	atomic_fetch_add_explicit(hit ? &n->cache_hits : &n->cache_misses, 1, memory_order_relaxed);
+	if (hit)
+		atomic_fetch_add_explicit(&n->cache_hit_bytes, bytes, memory_order_relaxed);
+}
+
+void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes)
+{
+	struct sf_counters *n = &c->io->counters;
+
+	atomic_fetch_add_explicit(&n->cache_fetched_requests, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&n->cache_fetched_bytes, bytes, memory_order_relaxed);
+}
+
+int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cache **ret,
+                 struct sf_error *err)
+{
+	SF_FREE char *path = NULL;
+	struct sf_cache *c;
+	int fd, r = 0;
+
+	if (!dir)
+		r = sf_cache_dir_default(&path, err);
+	else if (!(path = strdup(dir)))
+		r = sf_fail(err, -ENOMEM, "cache directory: no memory");
+	if (r >= 0)
+		r = sf_cache_dir_open(path, &fd, err);
+	if (r < 0)
+		return r;
+	c = calloc(1, sizeof(*c));
+	if (!c) {
+		close(fd);
+		return sf_fail(err, -ENOMEM, "cache directory: no memory");
+	}
+	c->refs = 1;
+	c->io = io;
+	c->dir = fd;
+	c->path = SF_STEAL(path);
+	c->limit = size;
+	pthread_mutex_init(&c->locked.m, NULL);
+	atomic_store(&io->counters.cached, true);
+	want_sweep(c); /* how much is there */
+	*ret = c;
+	return 0;
+}
+
+/* ---- objects ---- */
+
+static struct sf_cache_object *object_new(struct sf_cache *c, const struct sf_cache_id *id,
+                                          const char *name)
+{
+	size_t url = strlen(id->url) + 1, version = strlen(id->version) + 1;
+	struct sf_cache_object *o = calloc(1, sizeof(*o) + url + version);
+
+	if (!o)
+		return NULL;
+	memcpy(o->text, id->url, url);
+	memcpy(o->text + url, id->version, version);
+	memcpy(o->name, name, sizeof(o->name));
+	o->id = (struct sf_cache_id){ o->text, o->text + url, id->size };
+	o->cache = sf_cache_ref(c);
+	pthread_mutex_init(&o->m, NULL);
+	return o;
+}
+
+struct sf_cache_object *sf_cache_object_get(struct sf_cache *c, const struct sf_cache_id *id)
+{
+	char name[SF_CACHE_NAME + 1];
+	struct sf_cache_object *o, **bucket;
+
+	if (sf_cache_name(id, name) < 0)
+		return NULL;
+	bucket = bucket_of(c, name);
+	pthread_mutex_lock(&c->locked.m);
+	for (o = *bucket; o && strcmp(o->name, name) != 0; o = o->next)
+		;
+	if (!o && (o = object_new(c, id, name))) {
+		o->next = *bucket;
+		*bucket = o;
+	}
+	if (o)
+		atomic_fetch_add_explicit(&o->refs, 1, memory_order_relaxed);
+	pthread_mutex_unlock(&c->locked.m);
+	return o;
+}
+
+void sf_cache_object_unref(struct sf_cache_object *o)
+{
+	struct sf_cache *c = o->cache;
+	bool last;
+
+	pthread_mutex_lock(&c->locked.m);
+	last = atomic_fetch_sub_explicit(&o->refs, 1, memory_order_acq_rel) == 1;
+	if (last) {
+		struct sf_cache_object **at = bucket_of(c, o->name);
+		while (*at != o)
+			at = &(*at)->next;
+		*at = o->next;
+	}
+	pthread_mutex_unlock(&c->locked.m);
+	if (!last)
+		return;
+	if (o->now)
+		sf_blocks_unref(o->now);
+	pthread_mutex_destroy(&o->m);
+	free(o);
+	sf_cache_unref(c);
+}
+
+/* ---- their files ---- */
+
+void sf_blocks_unref(struct sf_blocks *c)
+{
+	if (atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	sf_cache_file_free(c->file);
+	free(c);
+}
+
+void sf_blocks_retire(struct sf_blocks *c)
+{
+	struct sf_cache_object *o = c->o;
+	bool ours;
+
+	pthread_mutex_lock(&o->m);
+	ours = o->now == c;
+	if (ours)
+		o->now = NULL;
+	pthread_mutex_unlock(&o->m);
+	if (ours)
+		sf_blocks_unref(c);
+}
+
+static void touch_task(struct sf_task *task)
+{
+	struct sf_blocks *c = sf_container_of(task, struct sf_blocks, touch);
+	struct sf_cache_object *o = c->o;
+
+	if (!sf_cache_file_touch(c->file))
+		sf_blocks_retire(c);
+	pthread_mutex_lock(&o->m);
+	c->touching = false;
+	pthread_mutex_unlock(&o->m);
+	sf_blocks_unref(c);
+	sf_cache_object_unref(o);
+}
+
+static void use_locked(struct sf_blocks *c)
+{
+	int64_t now = sf_now_coarse_ms();
+
+	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+	if (now - c->touched_ms < TOUCH_MS || c->touching)
+		return;
+	c->touched_ms = now;
+	c->touching = true;
+	c->touch.run = touch_task;
+	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->o->refs, 1, memory_order_relaxed);
+	sf_thread_pool_submit(c->o->cache->io->pool, &c->touch);
+}
+
+struct sf_blocks *sf_blocks_there(struct sf_cache_object *o, uint64_t first, uint64_t end)
+{
+	struct sf_blocks *c;
+
+	pthread_mutex_lock(&o->m);
+	c = o->now;
+	for (uint64_t i = first; c && i < end; i++)
+		if (c->state[i] != SF_BLOCK_THERE)
+			c = NULL;
+	if (c)
+		use_locked(c);
+	pthread_mutex_unlock(&o->m);
+	return c;
+}
+
+static struct sf_blocks *open_files(struct sf_cache_object *o)
+{
+	struct sf_blocks *c = calloc(1, sizeof(*c) + sf_cache_nblocks(o->id.size));
+	struct sf_error err = SF_ERROR_INIT;
+	int r;
+
+	if (!c)
+		return NULL;
+	r = sf_cache_file_open(o->cache->io, o->cache->dir, &o->id, o->name, &c->file, &err);
+	if (r < 0) {
+		free(c);
+		if (r == -ENOENT || r == -EBADMSG || r == -EFBIG || r == -ELOOP || r == -EISDIR ||
+		    r == -ENXIO) {
+			pthread_mutex_lock(&o->m);
+			o->never = true;
+			pthread_mutex_unlock(&o->m);
+		} else {
+			sf_cache_failed(o->cache, r);
+		}
+		return NULL;
+	}
+	if (!c->file->writable)
+		tell_once(o->cache, TOLD_OFF, "read-only", "nothing more is kept");
+	c->refs = 1;
+	c->o = o;
+	c->touched_ms = sf_now_coarse_ms() - TOUCH_MS; /* opened is used */
+	return c;
+}
+
+struct sf_blocks *sf_blocks_get(struct sf_cache_object *o)
+{
+	struct sf_blocks *c, *opened = NULL;
+	bool wanted;
+
+	pthread_mutex_lock(&o->m);
+	wanted = !o->now && !o->never;
+	pthread_mutex_unlock(&o->m);
+	if (wanted)
+		opened = open_files(o);
+	pthread_mutex_lock(&o->m);
+	if (opened && !o->now)
+		o->now = SF_STEAL(opened);
+	c = o->now;
+	if (c)
+		use_locked(c);
+	pthread_mutex_unlock(&o->m);
+	if (opened) /* another was first */
+		sf_blocks_unref(opened);
+	return c;
+}

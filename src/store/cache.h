@@ -1,0 +1,40 @@
+/* The block cache: what was fetched of far objects is kept in files of this machine, for all views,
+ * mounts and processes of a user. */
+#ifndef SF_STORE_CACHE_H
+#define SF_STORE_CACHE_H
+
+#include "store/source.h"
+
+#define SF_CACHE_SIZE_DEFAULT UINT64_C(10000000000)
+
+/*
+ * A process has one (struct sf_io) once a store was opened that wants it. References: its owner, its
+ * stores and their sources; the last one ends it. Threads: all functions, any number of calls at
+ * once. What the disk refuses is said once in the log, and reads go on without it: full, until there
+ * is room again; read-only or broken, for as long as the process lives.
+ */
+struct sf_cache;
+/*
+ * @dir NULL: the user's (cache_dir.h). @size: bytes on disk, more than 0, that files of all
+ * processes take together, but for what others wrote since this one last looked (1/16 of it each).
+ * Where the file system has less than 1/20 free, 1 GiB at most, nothing more is kept either. -EACCES
+ * and others with the reason: the directory cannot be trusted or made.
+ */
+int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cache **ret,
+                 struct sf_error *err);
+void sf_cache_unref(struct sf_cache *c); /* NULL is fine */
+
+/*
+ * sf_store_cached - @s, whose sources keep what they fetch.
+ *
+ * @s is taken over, unless it fails. @at: which server it is, where the store's name alone does not
+ * say (an endpoint), without userinfo and query; NULL: it does. An object is known by that, the
+ * store's name, its own, its version and its size. One without a version goes through as it is.
+ *
+ * Its sources lend what is there as local files do, and fetch whole blocks (cache_map.h) where
+ * something is missing, each once, however many readers ask for it.
+ */
+int sf_store_cached(struct sf_store *s, struct sf_cache *c, const char *at, struct sf_store **ret,
+                    struct sf_error *err);
+
+#endif

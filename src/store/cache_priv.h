@@ -1,0 +1,71 @@
+/* What the parts of the block cache share. Private to src/store/cache*.c. */
+#ifndef SF_STORE_CACHE_PRIV_H
+#define SF_STORE_CACHE_PRIV_H
+
+#include <pthread.h>
+#include "store/cache.h"
+#include "store/cache_file.h"
+
+struct sf_cache_read;
+
+enum sf_block_state {
+	SF_BLOCK_UNKNOWN, /* to this process: the map may have it */
+	SF_BLOCK_BUSY,    /* somebody looks for it there, or fetches it */
+	SF_BLOCK_THERE,   /* with its sum checked, or written by us */
+};
+
+/* An object's files, and what is known of their blocks. Whoever uses them holds them: they may be
+ * evicted and lose their names meanwhile, never their bytes. */
+struct sf_blocks {
+	_Atomic uint32_t refs;
+	struct sf_cache_object *o; /* who holds this holds that */
+	struct sf_cache_file *file;
+	struct sf_task touch;
+	/* under o->m */
+	int64_t touched_ms;
+	bool touching;
+	struct sf_cache_read *waiting; /* for blocks that are busy */
+	uint8_t state[];               /* enum sf_block_state, of each block */
+};
+
+/* One version of an object: all its sources in this process share it. */
+struct sf_cache_object {
+	struct sf_cache *cache;
+	struct sf_cache_object *next; /* under the cache's lock */
+	_Atomic uint32_t refs;        /* the last one goes under it, too */
+	struct sf_cache_id id;
+	char name[SF_CACHE_NAME + 1];
+	pthread_mutex_t m;
+	/* under m, which is taken before the locks of the source inside */
+	struct sf_blocks *now;       /* a reference; NULL: not open */
+	bool never;                  /* it cannot be kept */
+	struct sf_cache_read *reads; /* submitted */
+	char text[];                 /* id's */
+};
+
+struct sf_cache_object *sf_cache_object_get(struct sf_cache *c, const struct sf_cache_id *id);
+void sf_cache_object_unref(struct sf_cache_object *o);
+
+/* A reference to its files, which are opened, or made, if they are not open: waits for the disk.
+ * NULL: they are no use now. */
+struct sf_blocks *sf_blocks_get(struct sf_cache_object *o);
+/* The same without waiting, if all blocks of [first, end) are there. */
+struct sf_blocks *sf_blocks_there(struct sf_cache_object *o, uint64_t first, uint64_t end);
+void sf_blocks_unref(struct sf_blocks *c);
+/* They are used no more: what is asked for next is looked for anew. */
+void sf_blocks_retire(struct sf_blocks *c);
+
+/* May so many bytes more be kept? Asks for a sweep where they may not. */
+bool sf_cache_room(struct sf_cache *c, uint64_t bytes);
+void sf_cache_stored(struct sf_cache *c, uint64_t bytes);
+void sf_cache_failed(struct sf_cache *c, int r);                   /* writing to it did */
+void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes); /* a read of so many bytes */
+void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes);
+struct sf_io *sf_cache_io(struct sf_cache *c);
+struct sf_cache *sf_cache_ref(struct sf_cache *c);
+
+/* cache_read.c: what sf_source_ops.submit and cancel do. */
+void sf_cache_submit(struct sf_source *src, struct sf_cache_object *o, struct sf_io_req *req);
+void sf_cache_cancel(struct sf_source *src, struct sf_cache_object *o, struct sf_io_req *req);
+
+#endif

@@ -1,0 +1,155 @@
+#include "config.h"
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/mem.h"
+#include "store/cache_priv.h"
+#include "store/filter.h"
+
+/* A source that keeps what it fetches. */
+struct cache_source {
+	struct sf_filter flt;
+	struct sf_cache_object *o;
+};
+
+static struct sf_blocks *there(struct sf_source *src, uint64_t off, uint64_t len)
+{
+	if (!len)
+		return NULL;
+	return sf_blocks_there(((struct cache_source *)src)->o, off / SF_CACHE_BLOCK,
+	                       sf_cache_nblocks(off + len));
+}
+
+static void count_hit(struct sf_source *src, uint64_t len)
+{
+	sf_cache_count(((struct cache_source *)src)->o->cache, true, len);
+}
+
+static int cache_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
+                     uint64_t len, struct sf_error *err)
+{
+	struct sf_blocks *c = there(src, off, len);
+	struct sf_source *local = c ? c->file->local : NULL;
+	int r;
+
+	(void)err; /* it is never what fails */
+	if (!c)
+		return -EAGAIN;
+	r = local->ops->try_read(local, off, iov, niov, len, NULL);
+	if (r == 0)
+		count_hit(src, len);
+	else if (r != -EAGAIN)
+		sf_blocks_retire(c); /* somebody cut it, or the disk fails */
+	sf_blocks_unref(c);
+	return r < 0 ? -EAGAIN : 0;
+}
+
+static int cache_lend(struct sf_source *src, uint64_t off, uint64_t len, struct sf_lease *ret)
+{
+	struct sf_blocks *c = there(src, off, len);
+	struct sf_source *local = c ? c->file->local : NULL;
+	int r = c ? local->ops->lend(local, off, len, ret) : -EAGAIN;
+
+	if (r < 0) {
+		if (c)
+			sf_blocks_unref(c);
+		return r;
+	}
+	count_hit(src, len);
+	ret->token = c; /* the mapping stays for as long */
+	return 0;
+}
+
+static void cache_unlend(struct sf_source *src, void *token)
+{
+	(void)src;
+	sf_blocks_unref(token);
+}
+
+static void cache_submit(struct sf_source *src, struct sf_io_req *req)
+{
+	sf_cache_submit(src, ((struct cache_source *)src)->o, req);
+}
+
+static void cache_cancel(struct sf_source *src, struct sf_io_req *req)
+{
+	sf_cache_cancel(src, ((struct cache_source *)src)->o, req);
+}
+
+static void cache_free(struct sf_source *src)
+{
+	struct cache_source *s = (struct cache_source *)src;
+
+	sf_cache_object_unref(s->o);
+	sf_filter_free(src);
+}
+
+static const struct sf_source_ops cache_ops = {
+	.try_read = cache_try,
+	.lend = cache_lend,
+	.unlend = cache_unlend,
+	.submit = cache_submit,
+	.cancel = cache_cancel,
+	.free = cache_free,
+	.on_pool = true,
+};
+
+/* ---- stores ---- */
+
+struct cached_store {
+	struct sf_cache *cache;
+	char *url; /* what its objects' names stand behind */
+};
+
+/* Without memory for it a source goes through as it is. */
+static int wrap(void *arg, struct sf_source *src, struct sf_source **ret, struct sf_error *err)
+{
+	struct cached_store *store = arg;
+	struct cache_source *s = NULL;
+	SF_FREE char *version = NULL, *url = NULL;
+
+	(void)err;
+	if (sf_cache_version(src->size, &src->version, &version) > 0) {
+		s = calloc(1, sizeof(*s));
+		if (asprintf(&url, "%s/%s", store->url, src->name) < 0)
+			url = NULL;
+	}
+	if (s && url)
+		s->o = sf_cache_object_get(store->cache,
+		                           &(struct sf_cache_id){ url, version, src->size });
+	if (!s || !s->o) {
+		free(s);
+		*ret = sf_source_ref(src);
+		return 0;
+	}
+	sf_filter_init(&s->flt, &cache_ops, src);
+	if (!src->ops->cancel)
+		s->flt.ops.cancel = NULL; /* what cannot be ended inside cannot be ended here */
+	*ret = &s->flt.s;
+	return 0;
+}
+
+static void done(void *arg)
+{
+	struct cached_store *store = arg;
+
+	sf_cache_unref(store->cache);
+	free(store->url);
+	free(store);
+}
+
+int sf_store_cached(struct sf_store *s, struct sf_cache *c, const char *at, struct sf_store **ret,
+                    struct sf_error *err)
+{
+	struct cached_store *store = calloc(1, sizeof(*store));
+
+	if (!store || asprintf(&store->url, "%s%s%s", at ? at : "", at ? " " : "", s->source) < 0) {
+		free(store);
+		return sf_fail(err, -ENOMEM, "'%s': no memory for its cache", s->source);
+	}
+	store->cache = sf_cache_ref(c);
+	return sf_store_filter(s, wrap, done, store, ret, err);
+}
