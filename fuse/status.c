@@ -290,6 +290,24 @@ static void print_one(const struct mount *m)
 	       number(m, "stale"));
 }
 
+/* What of far files came from disk. */
+static void print_cache(const struct mount *m)
+{
+	static const char *const names[] = { "hits", "hit_bytes", "misses", "fetched_requests",
+		                             "fetched_bytes" };
+	const struct cJSON *c;
+	uint64_t v[SF_ARRAY_LEN(names)] = { 0 };
+	char size[2][32];
+
+	if (!m->counters || sf_json_get_obj(m->counters, "cache", &c, NULL) < 0)
+		return;
+	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++)
+		sf_json_get_u64(c, names[i], &v[i], NULL);
+	printf("%-10s  %" PRIu64 " hits (%s), %" PRIu64 " misses, %" PRIu64 " fetched (%s)\n",
+	       "cache", v[0], sf_human_size(v[1], size[0]), v[2], v[3],
+	       sf_human_size(v[4], size[1]));
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct status_options *o = opt;
@@ -303,9 +321,10 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		sf_fail(&err, r, "out of memory");
 	if (r >= 0 && o->json)
 		print_json(&st.mounts);
-	else if (r >= 0 && argc && st.mounts.n)
+	else if (r >= 0 && argc && st.mounts.n) {
 		print_one(&st.mounts.at[st.mounts.n - 1]);
-	else if (r >= 0 && st.mounts.n)
+		print_cache(&st.mounts.at[st.mounts.n - 1]);
+	} else if (r >= 0 && st.mounts.n)
 		print_table(&st.mounts);
 	if (r >= 0 && argc && !st.mounts.n)
 		r = sf_fail(&err, -ENOENT, "'%s': no shardfuse mount there", argv[0]);

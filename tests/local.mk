@@ -25,6 +25,7 @@ TESTS_UNIT = \
 	%D%/unit/test_coalesce \
 	%D%/unit/test_codec \
 	%D%/unit/test_columns \
+	%D%/unit/test_counters \
 	%D%/unit/test_damage \
 	%D%/unit/test_doctor \
 	%D%/unit/test_disk_room \
@@ -146,6 +147,8 @@ TESTS_FORMAT = \
 	%D%/format/test_hf_parts
 
 TESTS_FAULT = \
+	%D%/fault/test_cache_faults \
+	%D%/fault/test_cache_full \
 	%D%/fault/test_cache_kill \
 	%D%/fault/test_builder_faults \
 	%D%/fault/test_seam_faults \
@@ -160,6 +163,9 @@ endif
 %C%_fault_test_reader_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
 
+%C%_fault_test_cache_faults_SOURCES = %D%/fault/test_cache_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_cache_faults_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 %C%_fault_test_builder_faults_SOURCES = %D%/fault/test_builder_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_SOURCES = %D%/fault/test_seam_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_LDFLAGS = $(AM_LDFLAGS) \
@@ -231,6 +237,7 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 # Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
 TESTS_FUZZ = \
 	%D%/fuzz/fuzz_aws \
+	%D%/fuzz/fuzz_cache \
 	%D%/fuzz/fuzz_dcp_meta \
 	%D%/fuzz/fuzz_json \
 	%D%/fuzz/fuzz_options \
@@ -304,6 +311,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_url_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_aws_SOURCES = %D%/fuzz/fuzz_aws.c $(fuzz_main)
 %C%_fuzz_fuzz_aws_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_cache_SOURCES = %D%/fuzz/fuzz_cache.c $(fuzz_main)
+%C%_fuzz_fuzz_cache_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz_json.c $(fuzz_main)
 %C%_fuzz_fuzz_json_LDFLAGS = $(fuzz_ldflags)
 

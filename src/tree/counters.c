@@ -53,6 +53,18 @@ static void put_mount(struct sf_buf *b, const struct sf_counters *c)
 	sf_buf_str(b, ",\n");
 }
 
+static void put_cache(struct sf_buf *b, const struct sf_counters *c)
+{
+	if (!atomic_load_explicit(&c->cached, memory_order_relaxed))
+		return;
+	sf_buf_printf(b,
+	              " \"cache\": {\"hits\": %" PRIu64 ", \"hit_bytes\": %" PRIu64
+	              ", \"misses\": %" PRIu64 ", \"fetched_requests\": %" PRIu64
+	              ", \"fetched_bytes\": %" PRIu64 "},\n",
+	              load(&c->cache_hits), load(&c->cache_hit_bytes), load(&c->cache_misses),
+	              load(&c->cache_fetched_requests), load(&c->cache_fetched_bytes));
+}
+
 int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory, char **ret)
 {
 	struct sf_buf b = { 0 };
@@ -67,6 +79,7 @@ int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *m
 	              " \"errors\": %" PRIu64 ",\n \"stale\": %" PRIu64 ",\n \"parked\": %" PRIu64
 	              ",\n",
 	              load(&c->errors), load(&c->stale), load(&c->parked));
+	put_cache(&b, c);
 	sf_buf_printf(&b,
 	              " \"memory\": {\"limit\": %" PRIu64 ", \"held\": %" PRIu64
 	              ", \"most\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"waiting\": %" PRIu64
@@ -101,6 +114,19 @@ static void put_gauge(struct sf_buf *b, const char *name, const char *help, uint
 		name, help, name, name, value);
 }
 
+static void put_cache_metrics(struct sf_buf *b, const struct sf_counters *c)
+{
+	if (!atomic_load_explicit(&c->cached, memory_order_relaxed))
+		return;
+	put_metric(b, "cache_hits", "Reads of remote files that the cache answered.",
+	           &c->cache_hits);
+	put_metric(b, "cache_hit_bytes", "Bytes of them.", &c->cache_hit_bytes);
+	put_metric(b, "cache_misses", "Reads of remote files that had to fetch.", &c->cache_misses);
+	put_metric(b, "cache_fetched_requests", "Requests to servers for them.",
+	           &c->cache_fetched_requests);
+	put_metric(b, "cache_fetched_bytes", "Bytes of those requests.", &c->cache_fetched_bytes);
+}
+
 int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_stat *memory,
                            char **ret)
 {
@@ -115,6 +141,7 @@ int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_s
 	put_metric(&b, "errors", "Reads that failed.", &c->errors);
 	put_metric(&b, "stale", "Reads that failed because a stored file changed.", &c->stale);
 	put_metric(&b, "parked", "Reads that had to wait for a store.", &c->parked);
+	put_cache_metrics(&b, c);
 	put_metric(&b, "memory_waits", "What had to wait its turn for memory.", &waits);
 	put_gauge(&b, "memory_limit_bytes", "The budget, --memory.", memory->limit);
 	put_gauge(&b, "memory_held_bytes", "Of it, what is held now.", memory->held);

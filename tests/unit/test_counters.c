@@ -1,0 +1,51 @@
+#include "config.h"
+
+#include <string.h>
+
+#include "base/json.h"
+#include "tests/lib/sf_test.h"
+#include "tree/tree.h"
+
+static struct sf_counters c;
+static const struct sf_budget_stat memory = { .limit = 10 };
+
+START_TEST(the_cache_is_told_of_where_there_is_one)
+{
+	static const char *const names[] = { "hits", "hit_bytes", "misses", "fetched_requests",
+		                             "fetched_bytes" };
+	const struct cJSON *root, *cache;
+	struct sf_json *json;
+	char *text;
+
+	c.cached = _i;
+	c.cache_hits = 1;
+	c.cache_hit_bytes = 2;
+	c.cache_misses = 3;
+	c.cache_fetched_requests = 4;
+	c.cache_fetched_bytes = 5;
+	ck_assert_int_eq(sf_counters_json(&c, &memory, &text), 0);
+	ck_assert_int_eq(sf_json_parse(text, strlen(text), &json, NULL), 0);
+	root = sf_json_root(json);
+	ck_assert_int_eq(sf_json_get_obj(root, "cache", &cache, NULL) >= 0, _i);
+	for (uint64_t i = 0, v; _i && i < 5; i++) {
+		ck_assert_int_eq(sf_json_get_u64(cache, names[i], &v, NULL), 0);
+		ck_assert_uint_eq(v, i + 1);
+	}
+	sf_json_free(json);
+	free(text);
+	ck_assert_int_eq(sf_counters_prometheus(&c, &memory, &text), 0);
+	ck_assert_int_eq(strstr(text, "\nshardfuse_cache_fetched_bytes_total 5\n") != NULL, _i);
+	ck_assert_int_eq(strstr(text, "cache") != NULL, _i);
+	free(text);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("counters");
+	TCase *t = tcase_create("counters");
+
+	tcase_add_loop_test(t, the_cache_is_told_of_where_there_is_one, 0, 2);
+	suite_add_tcase(s, t);
+	return sf_test_main(s);
+}
