@@ -37,4 +37,11 @@ void sf_cache_unref(struct sf_cache *c); /* NULL is fine */
 int sf_store_cached(struct sf_store *s, struct sf_cache *c, const char *at, struct sf_store **ret,
                     struct sf_error *err);
 
+/*
+ * sf_store_keep - *s, a store that is far, goes behind its process's cache, if @opt (NULL: nothing
+ * is given) wants one: a directory, or a size that is not 0. The first store that does says where
+ * and how much for all of them. Else *s stays as it is, and nothing of it is on disk.
+ */
+int sf_store_keep(struct sf_store **s, const struct sf_store_options *opt, struct sf_error *err);
+
 #endif

@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "store/cache_priv.h"
 #include "store/filter.h"
+#include "store/url.h"
 
 /* A source that keeps what it fetches. */
 struct cache_source {
@@ -152,4 +153,38 @@ int sf_store_cached(struct sf_store *s, struct sf_cache *c, const char *at, stru
 	}
 	store->cache = sf_cache_ref(c);
 	return sf_store_filter(s, wrap, done, store, ret, err);
+}
+
+static int process_cache(struct sf_io *io, const struct sf_store_options *opt,
+                         struct sf_cache **ret, struct sf_error *err)
+{
+	static pthread_mutex_t one = PTHREAD_MUTEX_INITIALIZER; /* makes them one at a time */
+	uint64_t size = opt->cache_size_given ? opt->cache_size : SF_CACHE_SIZE_DEFAULT;
+	struct sf_cache *c;
+	int r = 0;
+
+	pthread_mutex_lock(&one);
+	c = atomic_load(&io->cache);
+	if (!c)
+		r = sf_cache_new(io, opt->cache_dir, size, &c, err);
+	if (r >= 0)
+		atomic_store(&io->cache, c);
+	pthread_mutex_unlock(&one);
+	if (r >= 0)
+		*ret = c;
+	return r;
+}
+
+int sf_store_keep(struct sf_store **s, const struct sf_store_options *opt, struct sf_error *err)
+{
+	SF_FREE char *at = NULL;
+	struct sf_cache *c;
+	int r;
+
+	if (!opt || (opt->cache_size_given ? !opt->cache_size : !opt->cache_dir))
+		return 0;
+	if (opt->endpoint_url && !(at = sf_url_shown(opt->endpoint_url)))
+		return sf_fail(err, -ENOMEM, "'%s': no memory for its cache", (*s)->source);
+	r = process_cache((*s)->io, opt, &c, err);
+	return r < 0 ? r : sf_store_cached(*s, c, at, s, err);
 }

@@ -7,6 +7,7 @@
 #include "base/deadline.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
+#include "store/cache.h"
 #include "store/http.h"
 #include "store/open_files.h"
 #include "store/open_room.h"
@@ -93,6 +94,7 @@ void sf_io_release(struct sf_io *io)
 	sf_thread_pool_free(io->work);
 	sf_http_free(io->http); /* what ends there goes on in pool */
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
+	sf_cache_unref(io->cache); /* tasks that are left hold it */
 	sf_deadlines_free(io->deadlines);
 	if (io->open_files) /* it was made: once */
 		pthread_mutex_destroy(&io->reading.m);
@@ -103,6 +105,7 @@ void sf_io_release(struct sf_io *io)
 	io->open_room = NULL;
 	io->work = io->make = io->pool = NULL;
 	io->http = NULL;
+	io->cache = NULL;
 	io->budget = NULL;
 	io->deadlines = NULL;
 }

@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "store/cache.h"
 #include "store/source.h"
 #include "store/store_file.h"
 #include "store/store_http.h"
@@ -51,6 +52,7 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
                   struct sf_store **ret, struct sf_error *err)
 {
 	size_t len = sf_url_scheme(source), i = 0;
+	struct sf_store *s;
 	int r;
 
 	while (len && i < SF_ARRAY_LEN(schemes) &&
@@ -58,17 +60,25 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	        strncasecmp(schemes[i].scheme, source, len) != 0))
 		i++;
 	if (!len)
-		r = sf_store_file(io, source, source, ret, err);
+		r = sf_store_file(io, source, source, &s, err);
 	else if (i == SF_ARRAY_LEN(schemes))
 		r = sf_fail(err, -ENOTSUP,
 		            "%.*s:// sources are not supported by this version, only local "
 		            "directories, http://, https:// and s3://",
 		            (int)SF_MIN(len, (size_t)40), source);
 	else
-		r = schemes[i].open(io, source, opt, ret, err);
-	if (r >= 0)
-		(*ret)->opt = opt;
-	return r;
+		r = schemes[i].open(io, source, opt, &s, err);
+	if (r < 0)
+		return r;
+	s->opt = opt;
+	if (len && strcmp(schemes[i].scheme, "file") != 0)
+		r = sf_store_keep(&s, opt, err);
+	if (r < 0) {
+		sf_store_free(s);
+		return r;
+	}
+	*ret = s;
+	return 0;
 }
 
 void sf_store_free(struct sf_store *s)

@@ -18,6 +18,7 @@ struct sf_open_room;
 struct sf_deadlines;
 struct sf_http;
 struct sf_read_shared;
+struct sf_cache;
 
 /* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size
  * is beside it. */
@@ -82,6 +83,7 @@ struct sf_io {
 	/* for what views make of objects: waits on pool, and for the budget */
 	struct sf_thread_pool *make;
 	struct sf_http *_Atomic http;   /* http.h; NULL: nothing was asked of a server yet */
+	struct sf_cache *_Atomic cache; /* cache.h; NULL: no store wanted it yet */
 	struct sf_deadlines *deadlines; /* of reads that wait */
 	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */

@@ -34,6 +34,14 @@ static int parse_log_level(void *dest, const char *value, struct sf_error *err)
 	return sf_fail(err, -EINVAL, "'%s' is not one of error, warn, info, debug", value);
 }
 
+static int parse_cache_size(void *dest, const char *value, struct sf_error *err)
+{
+	struct sf_store_options *o = &((struct sf_common *)dest)->session.store;
+	int r = sf_parse_size(value, &o->cache_size, err);
+	o->cache_size_given = r >= 0;
+	return r;
+}
+
 static int read_config(void *dest, const char *value, struct sf_error *err);
 
 const struct sf_opt sf_common_options[] = {
@@ -60,6 +68,10 @@ const struct sf_opt sf_common_options[] = {
 	  "s3: pay for what is fetched" },
 	{ "ca-bundle", 0, SF_OPT_STR, SESSION(store.ca_bundle), NULL, "FILE",
 	  "https: certificates to trust instead of the system's" },
+	{ "cache-dir", 0, SF_OPT_STR, SESSION(store.cache_dir), NULL, "DIR",
+	  "of a server: keep what was fetched, in DIR" },
+	{ "cache-size", 0, SF_OPT_CALL, 0, parse_cache_size, "SIZE",
+	  "of a server: keep so much on disk (0: nothing)" },
 	{ "quiet", 'q', SF_OPT_FLAG, AT(quiet), NULL, NULL, "print errors only" },
 	{ "log-level", 0, SF_OPT_CALL, 0, parse_log_level, "LEVEL", "error, warn, info or debug" },
 	{ "log-file", 0, SF_OPT_STR, AT(log_file), NULL, "FILE", "log to FILE" },

@@ -66,8 +66,6 @@ const char *sf_options_later(const char *name, size_t len)
 	static const struct {
 		const char *name, *needs;
 	} later[] = {
-		{ "cache-dir", "remote sources" },
-		{ "cache-size", "remote sources" },
 		{ "refresh", "run directories" },
 	};
 	for (size_t i = 0; i < SF_ARRAY_LEN(later); i++)

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""What was fetched from a web server is kept on disk: for other processes, without secrets, where nobody else can write."""
+import http.server
+import threading
+import urllib.parse
+
+from common import *
+
+need_program()
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    """Files below DATA with ranges and an ETag."""
+    protocol_version = "HTTP/1.1"
+
+    def log_message(self, *a):
+        pass
+
+    def do_HEAD(self):
+        self.do_GET()
+
+    def do_GET(self):
+        path = DATA + urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
+        body = open(path, "rb").read() if os.path.isfile(path) else None
+        first, last = 0, len(body or b"") - 1
+        m = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        if m and body is not None:
+            first, last = int(m[1]), min(int(m[2]), last)
+        part = (body or b"")[first:last + 1]
+        self.server.bytes += len(part) if self.command == "GET" else 0
+        self.send_response(404 if body is None else 206 if m else 200)
+        if body is not None:
+            self.send_header("ETag", '"%s"' % hashlib.md5(body).hexdigest())
+        if m and body is not None:
+            self.send_header("Content-Range", f"bytes {first}-{last}/{len(body)}")
+        self.send_header("Content-Length", str(len(part)))
+        self.end_headers()
+        if self.command == "GET":
+            self.wfile.write(part)
+
+
+class Server(http.server.ThreadingHTTPServer):
+    daemon_threads = True
+    bytes = 0
+
+
+server = Server(("127.0.0.1", 0), Handler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
+    os.environ.pop(name, None)
+CASE = "dcp/fsdp4/ckpt"
+URL = f"http://127.0.0.1:{server.server_port}/{CASE}"
+
+if "without libcurl" in run("info", URL).stderr:
+    skip_all("this build has no libcurl")
+
+
+def fetched(*args, text=True):
+    before = server.bytes
+    r = run(*args, text=text)
+    check(f"{' '.join(args[:1])} succeeds", r.returncode == 0, r.stderr)
+    return r.stdout, server.bytes - before
+
+
+def shared(d):
+    key = jrun("keys", f"{DATA}/{CASE}")["keys"][0]["key"]
+    want = run("get", f"{DATA}/{CASE}", key, "-O", "-", text=False).stdout
+    get = ["get", URL, key, "-O", "-", "--cache-dir", f"{d}/c"]
+    out, cost = fetched(*get, text=False)
+    check("the bytes are right, and were fetched", out == want and cost > 0, cost)
+    out, cost = fetched(*get, text=False)
+    check("another process fetches nothing", out == want and cost == 0, cost)
+    for f in os.listdir(f"{d}/c"):
+        if f.endswith(".data"):
+            with open(f"{d}/c/{f}", "r+b") as g:
+                g.seek(100)
+                byte = g.read(1)
+                g.seek(100)
+                g.write(bytes([byte[0] ^ 1]))
+    out, cost = fetched(*get, text=False)
+    check("a changed byte is fetched again", out == want and cost > 0, cost)
+    out, cost = fetched("verify", URL, "--deep", "--cache-dir", f"{d}/c")
+    out, cost = fetched("verify", URL, "--deep", "--cache-dir", f"{d}/c", "--cache-size", "1GB")
+    check("verify --deep a second time fetches nothing", cost == 0, cost)
+
+
+def secrets(d):
+    url = URL.replace("http://", "http://someone:geheim1@") + "?token=geheim2"
+    fetched("verify", url, "--deep", "--cache-dir", f"{d}/s")
+    found = b"".join(open(f"{d}/s/{f}", "rb").read() + f.encode() for f in os.listdir(f"{d}/s"))
+    check("the URL is on disk, its secrets are not", URL.encode() in found and b"geheim" not in found and b"someone" not in found)
+    check("for the user alone", os.stat(f"{d}/s").st_mode & 0o777 == 0o700 and all(os.stat(f"{d}/s/{f}").st_mode & 0o77 == 0 for f in os.listdir(f"{d}/s")))
+
+
+def refused(d):
+    os.mkdir(f"{d}/open")
+    os.chmod(f"{d}/open", 0o777)
+    r = run("info", URL, "--cache-dir", f"{d}/open")
+    check("a directory that others can write to", r.returncode == 1 and "others can write to it (mode 0777)" in r.stderr, r.stderr)
+    os.symlink(f"{d}/elsewhere", f"{d}/open/link")
+    r = run("info", URL, "--cache-dir", f"{d}/open/link")
+    check("a link in such a one", r.returncode == 1 and "symbolic link" in r.stderr and not os.path.exists(f"{d}/elsewhere"), r.stderr)
+
+
+def nothing(d):
+    fetched("info", URL, "--cache-dir", f"{d}/none", "--cache-size", "0")
+    check("--cache-size 0: no directory", not os.path.exists(f"{d}/none"))
+    fetched("info", f"{DATA}/{CASE}", "--cache-dir", f"{d}/none")
+    check("a local source needs none", not os.path.exists(f"{d}/none"))
+
+
+def in_a_mount(d):
+    why = no_fuse()
+    if why:
+        skip("mounts", why)
+        return
+    with Mount(URL, f"cache_dir={d}/m") as m:
+        check("a mount reads right", open(f"{m}/shards/.metadata", "rb").read() == open(f"{DATA}/{CASE}/.metadata", "rb").read())
+        c = counters(m)["cache"]
+        check("counters.json has the cache", c["misses"] > 0 and c["fetched_bytes"] > 0, c)
+        r = run("status", m)
+        check("status says it", re.search(r"^cache +\d+ hits \(.*\), \d+ misses, \d+ fetched", r.stdout, re.M), r.stdout)
+    with Mount(URL, f"cache_dir={d}/m") as m:
+        open(f"{m}/shards/.metadata", "rb").read()
+        c = counters(m)["cache"]
+        check("the next mount finds it", c["hits"] > 0 and c["misses"] == 0, c)
+    with Mount(f"{DATA}/{CASE}") as m:
+        check("a local one has no cache", "cache" not in counters(m))
+
+
+with tempfile.TemporaryDirectory() as work:
+    for part in (shared, secrets, refused, nothing, in_a_mount):
+        part(work)
+finish()
