@@ -301,6 +301,8 @@ static void refused(struct trip *t)
 		fly(t, false);
 		return;
 	}
+	if (r == SF_REMOTE_AGAIN && why.msg[0]) /* what was mended did not help */
+		r = -EACCES;
 	if (r < 0) {
 		end(t, sf_fail(&t->http.err, r, "'%s': %s", src->s.name, why.msg));
 	} else if (status == 412) {

@@ -21,7 +21,8 @@ struct sf_remote_ops {
 	            struct sf_remote_call *ret, struct sf_error *err);
 	/* An answer that refused, with the first bytes of its body: 0 its status decides; negative:
 	 * that, with a message, is how the request ends; SF_REMOTE_AGAIN: ask once more, what was
-	 * wrong is mended (a new region, new credentials). Any thread; never waits. May be NULL. */
+	 * wrong is mended (a new region, new credentials); a message with it is told when that did
+	 * not help. Any thread; never waits. May be NULL. */
 	int (*refused)(struct sf_remote_store *s, unsigned status, const struct sf_http_head *head,
 	               const char *body, size_t len, struct sf_error *err);
 };

@@ -225,6 +225,8 @@ with tempfile.TemporaryDirectory() as d:
     server.broken = lambda x, key: x.error(403, "ExpiredToken")
     runs(1)
     says("expired for good", "ExpiredToken", "credential_process of profile default", env=env)
+    server.broken = lambda x, key: x.path.startswith("/b/") and x.error(403, "ExpiredToken")
+    says("expired for good while it is read", "ExpiredToken", "credential_process of profile default", env=env)
 
 # answers that are none
 server.reset()
