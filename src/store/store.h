@@ -1,4 +1,4 @@
-/* A store: named objects (a directory now; S3, GCS, HTTP, memory later) that open as sources. */
+/* A store: named objects (of a directory, a web server, S3) that open as sources. */
 #ifndef SF_STORE_STORE_H
 #define SF_STORE_STORE_H
 
@@ -146,10 +146,12 @@ struct sf_store {
 };
 
 /*
- * sf_store_open - a store for SOURCE: a path or file:// (a directory), http:// or https://. Relative
- * paths are taken now: the directory is held open, so mounting over it later is fine. Of a server
- * nothing is asked yet. Other schemes are -ENOTSUP with a message in this version. Not a directory: -ENOTDIR, missing: -ENOENT, each with
- * the path in the message. @opt: NULL: nothing is given; else it lasts as long as the store.
+ * sf_store_open - a store for SOURCE: a path or file:// (a directory), http://, https:// or s3://.
+ *
+ * Relative paths are taken now: the directory is held open, so mounting over it later is fine. Of a
+ * server nothing is asked yet. @opt: NULL: nothing is given; else it lasts as long as the store.
+ * Errors: -ENOTSUP another scheme; -ENOTDIR; -ENOENT missing; -EINVAL a URL that is none; each with
+ *         the SOURCE, without its secrets, in the message.
  */
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                   struct sf_store **ret, struct sf_error *err);
