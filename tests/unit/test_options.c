@@ -140,10 +140,10 @@ START_TEST(options_of_later_versions_are_told_from_unknown_ones)
 {
 	struct sf_error err = SF_ERROR_INIT;
 	struct own o;
-	char *argv[] = { "--cache_dir=/x" };
+	char *argv[] = { "--refresh=/x" };
 
 	ck_assert_int_eq(parse(&o, &err, 1, argv), -EINVAL);
-	ck_assert_str_eq(err.msg, "--cache_dir: remote sources: not in this version");
+	ck_assert_str_eq(err.msg, "--refresh: run directories: not in this version");
 	ck_assert_str_eq(sf_options_later("refresh", 7), "run directories");
 	ck_assert_ptr_null(sf_options_later("text", 4));
 	ck_assert_str_eq(sf_options_near(tables, "oter_flag", 9), "other-flag");
