@@ -27,14 +27,13 @@ void sf_cache_unref(struct sf_cache *c); /* NULL is fine */
 /*
  * sf_store_cached - @s, whose sources keep what they fetch.
  *
- * @s is taken over, unless it fails. @at: which server it is, where the store's name alone does not
- * say (an endpoint), without userinfo and query; NULL: it does. An object is known by that, the
- * store's name, its own, its version and its size. One without a version goes through as it is.
+ * @s is taken over, unless it fails. An object is known by the store's server and name (store.h: at,
+ * source), its own name, its version and its size. One without a version goes through as it is.
  *
  * Its sources lend what is there as local files do, and fetch whole blocks (cache_map.h) where
  * something is missing, each once, however many readers ask for it.
  */
-int sf_store_cached(struct sf_store *s, struct sf_cache *c, const char *at, struct sf_store **ret,
+int sf_store_cached(struct sf_store *s, struct sf_cache *c, struct sf_store **ret,
                     struct sf_error *err);
 
 /*

@@ -8,7 +8,6 @@
 #include "base/mem.h"
 #include "store/cache_priv.h"
 #include "store/filter.h"
-#include "store/url.h"
 
 /* A source that keeps what it fetches. */
 struct cache_source {
@@ -142,12 +141,13 @@ static void done(void *arg)
 	free(store);
 }
 
-int sf_store_cached(struct sf_store *s, struct sf_cache *c, const char *at, struct sf_store **ret,
+int sf_store_cached(struct sf_store *s, struct sf_cache *c, struct sf_store **ret,
                     struct sf_error *err)
 {
 	struct cached_store *store = calloc(1, sizeof(*store));
 
-	if (!store || asprintf(&store->url, "%s%s%s", at ? at : "", at ? " " : "", s->source) < 0) {
+	if (!store ||
+	    asprintf(&store->url, "%s%s%s", s->at ? s->at : "", s->at ? " " : "", s->source) < 0) {
 		free(store);
 		return sf_fail(err, -ENOMEM, "'%s': no memory for its cache", s->source);
 	}
@@ -177,14 +177,11 @@ static int process_cache(struct sf_io *io, const struct sf_store_options *opt,
 
 int sf_store_keep(struct sf_store **s, const struct sf_store_options *opt, struct sf_error *err)
 {
-	SF_FREE char *at = NULL;
 	struct sf_cache *c;
 	int r;
 
 	if (!opt || (opt->cache_size_given ? !opt->cache_size : !opt->cache_dir))
 		return 0;
-	if (opt->endpoint_url && !(at = sf_url_shown(opt->endpoint_url)))
-		return sf_fail(err, -ENOMEM, "'%s': no memory for its cache", (*s)->source);
 	r = process_cache((*s)->io, opt, &c, err);
-	return r < 0 ? r : sf_store_cached(*s, c, at, s, err);
+	return r < 0 ? r : sf_store_cached(*s, c, s, err);
 }

@@ -95,6 +95,7 @@ static void s3_free(struct sf_store *store)
 	free(s->prefix);
 	free(s->home);
 	free(store->source);
+	free(store->at);
 	free(s);
 }
 
@@ -150,6 +151,8 @@ static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_s
 	if (r >= 0 && snprintf(s->locked.region, sizeof(s->locked.region), "%s",
 	                       *region ? region : "us-east-1") >= (int)sizeof(s->locked.region))
 		r = sf_fail(err, -EINVAL, "'%.100s' is no name of a region", region);
+	if (r >= 0 && *endpoint && !(s->r.s.at = strdup(endpoint)))
+		r = sf_fail(err, -ENOMEM, "no memory");
 	sf_aws_setup_release(&setup);
 	return r < 0 ? r : sf_aws_provider_new(opt, &s->env, &s->provider, err);
 }

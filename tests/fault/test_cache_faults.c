@@ -23,7 +23,7 @@ static int use(struct sf_error *err)
 		return r;
 	r = sf_cache_new(&w.io, w.dir, 1 << 30, &cache, err);
 	if (r >= 0)
-		r = sf_store_cached(far, cache, NULL, &store, err);
+		r = sf_store_cached(far, cache, &store, err);
 	if (r < 0) {
 		sf_store_free(far);
 		sf_cache_unref(cache);

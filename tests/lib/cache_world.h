@@ -73,7 +73,7 @@ static inline void cw_begin_size(struct cache_world *w, const char *etag, uint64
 	ck_assert_int_eq(sf_store_far(&w->io, &w->object, 1, &w->far, &far, NULL), 0);
 	r = sf_cache_new(&w->io, w->dir, size, &w->cache, &err);
 	ck_assert_msg(r == 0, "%s", err.msg);
-	ck_assert_int_eq(sf_store_cached(far, w->cache, NULL, &w->store, NULL), 0);
+	ck_assert_int_eq(sf_store_cached(far, w->cache, &w->store, NULL), 0);
 }
 
 static inline void cw_begin(struct cache_world *w, const char *etag)

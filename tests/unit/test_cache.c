@@ -285,13 +285,37 @@ START_TEST(a_failure_is_told_to_all_who_wait_and_nothing_is_kept)
 	cw_begin(&w, NULL);
 	ck_assert_int_eq(sf_store_far(&w.io, &w.object, 1, &far, &mem, NULL), 0);
 	ck_assert_int_eq(sf_store_fault(mem, &plan, &faulty, NULL), 0);
-	ck_assert_int_eq(sf_store_cached(faulty, w.cache, "there", &store, NULL), 0);
+	ck_assert_int_eq(sf_store_cached(faulty, w.cache, &store, NULL), 0);
 	ck_assert_int_eq(store->ops->open(store, "a/x", NULL, &src, NULL), 0);
 	ck_assert_int_eq(cw_read_err(&w, src, 0, 100, &err), -EIO);
 	ck_assert_ptr_nonnull(strstr(err.msg, "injected"));
 	cw_read(&w, src, 0, 100); /* asked again */
 	sf_source_unref(src);
 	sf_store_free(store);
+	cw_end(&w);
+	cw_remove(&w);
+}
+END_TEST
+
+/* Two servers may call what they have the same. */
+START_TEST(another_server_is_another_object)
+{
+	static char at[2][16] = { "http://one", "http://two" };
+
+	cw_begin(&w, NULL);
+	for (int i = 0; i < 4; i++) {
+		struct sf_far far = { .etag = "same" };
+		struct sf_store *mem, *store;
+		struct sf_source *src;
+		ck_assert_int_eq(sf_store_far(&w.io, &w.object, 1, &far, &mem, NULL), 0);
+		mem->at = at[i & 1];
+		ck_assert_int_eq(sf_store_cached(mem, w.cache, &store, NULL), 0);
+		ck_assert_int_eq(store->ops->open(store, "a/x", NULL, &src, NULL), 0);
+		cw_read(&w, src, 0, 100);
+		ck_assert_uint_eq(far.requests > 0, i < 2);
+		sf_source_unref(src);
+		sf_store_free(store);
+	}
 	cw_end(&w);
 	cw_remove(&w);
 }
@@ -508,6 +532,7 @@ int main(void)
 	tcase_add_test(t, one_readers_cancel_is_no_others);
 	tcase_add_test(t, a_canceled_fetch_is_made_anew_for_who_waits);
 	tcase_add_test(t, a_failure_is_told_to_all_who_wait_and_nothing_is_kept);
+	tcase_add_test(t, another_server_is_another_object);
 	tcase_add_test(t, the_files_are_ours_alone_and_name_no_secret);
 	tcase_add_test(t, damage_on_disk_is_a_miss);
 	tcase_add_loop_test(t, files_of_another_object_are_not_ours, 0, 4);
