@@ -80,9 +80,3 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	*ret = s;
 	return 0;
 }
-
-void sf_store_free(struct sf_store *s)
-{
-	if (s)
-		s->ops->free(s);
-}

@@ -158,6 +158,10 @@ struct sf_store {
  */
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                   struct sf_store **ret, struct sf_error *err);
-void sf_store_free(struct sf_store *s); /* NULL is fine */
+static inline void sf_store_free(struct sf_store *s) /* NULL is fine */
+{
+	if (s)
+		s->ops->free(s);
+}
 
 #endif
