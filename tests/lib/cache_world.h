@@ -96,6 +96,7 @@ static inline void cw_remove(struct cache_world *w)
 	free(w->bytes);
 	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", w->dir);
 	ck_assert_int_eq(system(cmd), 0);
+	memset(w, 0, sizeof(*w)); /* the next one begins anew, in the same process too */
 }
 
 static inline struct sf_source *cw_open(struct cache_world *w)

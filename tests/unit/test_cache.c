@@ -269,7 +269,6 @@ START_TEST(a_canceled_fetch_is_made_anew_for_who_waits)
 		sf_source_unref(src);
 		cw_end(&w);
 		cw_remove(&w);
-		memset(&w, 0, sizeof(w));
 	}
 }
 END_TEST
