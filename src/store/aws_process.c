@@ -48,10 +48,8 @@ static int start(const char *const *argv, int out, pid_t *ret)
 }
 
 /* All that it prints, until it closes its end: 0, -ETIMEDOUT, -E2BIG, -ENOMEM, -errno. */
-static int listen_to(int fd, struct sf_buf *to)
+static int listen_to(int fd, int64_t end, struct sf_buf *to)
 {
-	const int64_t end = sf_now_ms() + WAIT_MS;
-
 	for (;;) {
 		struct pollfd p = { fd, POLLIN, 0 };
 		int64_t left = end - sf_now_ms();
@@ -78,6 +76,19 @@ static int listen_to(int fd, struct sf_buf *to)
 	}
 }
 
+/* It may have closed its end and go on: 0, -ETIMEDOUT. */
+static int wait_for(pid_t pid, int64_t end, int *status)
+{
+	const struct timespec tick = { .tv_nsec = 5000000 };
+
+	while (waitpid(pid, status, WNOHANG) != pid) {
+		if (sf_now_ms() >= end)
+			return -ETIMEDOUT;
+		nanosleep(&tick, NULL);
+	}
+	return 0;
+}
+
 int sf_aws_process(const char *const *argv, struct sf_aws_credentials *ret, struct sf_error *err)
 {
 	struct sf_buf says = { .limit = SAYS_MAX };
@@ -92,12 +103,16 @@ int sf_aws_process(const char *const *argv, struct sf_aws_credentials *ret, stru
 		close(fd[0]);
 		return sf_fail(err, -EIO, "'%.100s' cannot be started: %s", argv[0], strerror(-r));
 	}
-	r = listen_to(fd[0], &says);
+	const int64_t end = sf_now_ms() + WAIT_MS;
+	r = listen_to(fd[0], end, &says);
 	close(fd[0]);
-	if (r < 0)
+	if (r >= 0)
+		r = wait_for(pid, end, &status);
+	if (r < 0) {
 		kill(-pid, SIGKILL);
-	while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-		;
+		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+			;
+	}
 	if (r == -ETIMEDOUT)
 		sf_fail(err, r, "the program did not end within %d s", WAIT_MS / 1000);
 	else if (r < 0)

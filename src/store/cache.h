@@ -27,8 +27,8 @@ void sf_cache_unref(struct sf_cache *c); /* NULL is fine */
 /*
  * sf_store_cached - @s, whose sources keep what they fetch.
  *
- * @s is taken over, unless it fails. An object is known by the store's server and name (store.h: at,
- * source), its own name, its version and its size. One without a version goes through as it is.
+ * @s is taken over, unless it fails. An object is known by the store's name and what tells it from others (store.h: source,
+ * at), its own name, its version and its size. One without a version goes through as it is.
  *
  * Its sources lend what is there as local files do, and fetch whole blocks (cache_map.h) where
  * something is missing, each once, however many readers ask for it.

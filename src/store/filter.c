@@ -135,6 +135,7 @@ static void filter_store_free(struct sf_store *s)
 	if (f->done)
 		f->done(f->arg);
 	free(s->source);
+	free(s->at);
 	free(f);
 }
 
@@ -149,11 +150,12 @@ int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *
                     struct sf_store **ret, struct sf_error *err)
 {
 	struct filter_store *f = calloc(1, sizeof(*f));
-	char *source = strdup(s->source);
+	char *source = strdup(s->source), *at = s->at ? strdup(s->at) : NULL;
 
-	if (!f || !source) {
+	if (!f || !source || (s->at && !at)) {
 		free(f);
 		free(source);
+		free(at);
 		if (done)
 			done(arg);
 		return sf_fail(err, -ENOMEM, "no memory for a store");
@@ -161,6 +163,7 @@ int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *
 	f->s = (struct sf_store){ .ops = s->ops->look ? &looking_ops : &store_ops,
 		                  .io = s->io,
 		                  .source = source,
+		                  .at = at,
 		                  .opt = s->opt };
 	f->inner = s;
 	f->wrap = wrap;

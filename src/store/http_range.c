@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <strings.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "store/http_range.h"
@@ -37,4 +38,15 @@ int sf_content_range(const char *at, size_t len, uint64_t *first, uint64_t *last
 		return 0;
 	}
 	return sf_http_number(&at, end, total) && at == end ? 0 : -1;
+}
+
+bool sf_http_date(const char *text, int64_t *ret_s)
+{
+	struct tm tm = { 0 };
+	const char *end = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
+
+	if (!end || *end || tm.tm_year < 70 || tm.tm_year > 300)
+		return false;
+	*ret_s = (int64_t)timegm(&tm);
+	return true;
 }

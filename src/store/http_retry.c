@@ -4,13 +4,14 @@
 #include <errno.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "store/http_range.h"
 #include "store/http_retry.h"
 
 #define WAIT_FIRST_MS 200u
+#define AFTER_MOST_S INT64_C(3600) /* what a server may ask us to wait */
 #define TOKENS 500
 #define TOKENS_TRY 5
 
@@ -54,22 +55,20 @@ unsigned sf_http_wait_ms(unsigned n, uint64_t random)
 int64_t sf_http_retry_after_ms(const char *value, size_t len, int64_t now)
 {
 	char text[64];
-	struct tm tm = { 0 };
-	int64_t s = 0;
+	int64_t s = 0, then;
 	size_t i = 0;
 
 	for (; i < len && isdigit((unsigned char)value[i]) && i < 9; i++)
 		s = s * 10 + (value[i] - '0');
 	if (i && i == len)
-		return s * 1000;
+		return SF_MIN(s, AFTER_MOST_S) * 1000;
 	if (len >= sizeof(text))
 		return -1;
 	memcpy(text, value, len);
 	text[len] = '\0';
-	const char *end = strptime(text, "%a, %d %b %Y %H:%M:%S GMT", &tm);
-	if (!end || *end)
+	if (!sf_http_date(text, &then))
 		return -1;
-	return SF_MAX((int64_t)timegm(&tm) - now, 0) * 1000;
+	return then <= now ? 0 : SF_MIN(then - now, AFTER_MOST_S) * 1000;
 }
 
 uint64_t sf_http_random(void)

@@ -294,7 +294,8 @@ static void refused(struct trip *t)
 	const char *at = host(t, &len);
 
 	if (ops->refused)
-		r = ops->refused(src->store, status, &t->refusal, t->refused, t->refused_len, &why);
+		r = ops->refused(src->store, &t->call, status, &t->refusal, t->refused,
+		                 t->refused_len, &why);
 	if (r == SF_REMOTE_AGAIN && t->mended < SECOND_ROUND) {
 		t->mended++;
 		t->http.not_before_ns = 0;

@@ -10,6 +10,7 @@
 struct sf_remote_call {
 	char *url;      /* malloc'ed */
 	char **headers; /* malloc'ed, as each of them; ends with NULL; NULL: none */
+	unsigned as;    /* the store's: with what it was made, for refused */
 };
 void sf_remote_call_release(struct sf_remote_call *call);
 
@@ -19,12 +20,13 @@ struct sf_remote_ops {
 	 * and @may_wait is false: it is called again where it may. */
 	int (*call)(struct sf_remote_store *s, const char *name, bool may_wait,
 	            struct sf_remote_call *ret, struct sf_error *err);
-	/* An answer that refused, with the first bytes of its body: 0 its status decides; negative:
+	/* An answer to @call that refused, with the first bytes of its body: 0 its status decides; negative:
 	 * that, with a message, is how the request ends; SF_REMOTE_AGAIN: ask once more, what was
 	 * wrong is mended (a new region, new credentials); a message with it is told when that did
 	 * not help. Any thread; never waits. May be NULL. */
-	int (*refused)(struct sf_remote_store *s, unsigned status, const struct sf_http_head *head,
-	               const char *body, size_t len, struct sf_error *err);
+	int (*refused)(struct sf_remote_store *s, const struct sf_remote_call *call,
+	               unsigned status, const struct sf_http_head *head, const char *body,
+	               size_t len, struct sf_error *err);
 };
 #define SF_REMOTE_AGAIN 1
 

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "base/mem.h"
+#include "store/http_range.h"
 #include "store/s3_list.h"
 #include "store/s3_store.h"
 
@@ -67,6 +68,7 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 	pthread_mutex_lock(&s->locked.m);
 	memcpy(region, s->locked.region, sizeof(region));
 	skew_s = s->locked.skew_s;
+	call.as = s->locked.mends;
 	snprintf(s->locked.key_id, sizeof(s->locked.key_id), "%s", anonymous ? "" : cred.key_id);
 	snprintf(s->locked.from, sizeof(s->locked.from), "%s", anonymous ? "" : cred.from);
 	pthread_mutex_unlock(&s->locked.m);
@@ -120,7 +122,7 @@ static int remote_call(struct sf_remote_store *r, const char *name, bool may_wai
 /* ---- an answer that refuses ---- */
 
 struct refusal {
-	unsigned status;
+	unsigned status, as;       /* as: of the request, the store's mends then */
 	const char *region, *date; /* headers, NULL: not sent */
 	const char *body;
 	size_t len;
@@ -145,6 +147,7 @@ static bool moved(struct sf_s3_store *s, const char *region)
 		return false;
 	pthread_mutex_lock(&s->locked.m);
 	moved = strcmp(s->locked.region, region) != 0;
+	s->locked.mends += moved;
 	memcpy(s->locked.region, region, n + 1);
 	pthread_mutex_unlock(&s->locked.m);
 	return moved;
@@ -154,18 +157,17 @@ static bool clock_mended(struct sf_s3_store *s, const struct refusal *why,
                          const struct sf_s3_error *e)
 {
 	int64_t now = s->env.now(s->env.arg), theirs = e->server_time;
-	struct tm tm = { 0 };
 	bool mended;
 
-	if (!theirs && why->date && strptime(why->date, "%a, %d %b %Y %H:%M:%S GMT", &tm))
-		theirs = (int64_t)timegm(&tm);
-	if (!theirs)
+	if (!theirs && (!why->date || !sf_http_date(why->date, &theirs)))
 		return false;
 	pthread_mutex_lock(&s->locked.m);
 	int64_t more = theirs - now - s->locked.skew_s;
 	mended = more > SKEW_LEAST_S || more < -SKEW_LEAST_S;
-	if (mended)
+	if (mended) {
 		s->locked.skew_s += more;
+		s->locked.mends++;
+	}
 	pthread_mutex_unlock(&s->locked.m);
 	return mended;
 }
@@ -238,7 +240,14 @@ static int understand(struct sf_s3_store *s, const struct refusal *why, struct s
 		                               "InvalidToken",   "TokenRefreshRequired",
 		                               "RequestExpired", NULL };
 	struct sf_s3_error e;
+	bool stale;
 
+	/* another request's refusal told what to mend: this one was signed before */
+	pthread_mutex_lock(&s->locked.m);
+	stale = s->locked.mends != why->as;
+	pthread_mutex_unlock(&s->locked.m);
+	if (stale)
+		return SF_REMOTE_AGAIN;
 	sf_s3_error_parse(why->body, why->len, &e);
 	if (moved(s, *e.region ? e.region : why->region))
 		return SF_REMOTE_AGAIN;
@@ -257,11 +266,11 @@ static bool is_server_trouble(unsigned status)
 	return status >= 500 || status == 429 || status == 408;
 }
 
-static int remote_refused(struct sf_remote_store *r, unsigned status,
-                          const struct sf_http_head *head, const char *body, size_t len,
-                          struct sf_error *err)
+static int remote_refused(struct sf_remote_store *r, const struct sf_remote_call *call,
+                          unsigned status, const struct sf_http_head *head, const char *body,
+                          size_t len, struct sf_error *err)
 {
-	struct refusal why = { .status = status, .body = body, .len = len };
+	struct refusal why = { .status = status, .as = call->as, .body = body, .len = len };
 	char region[64], date[64];
 	const char *v;
 	size_t n;
@@ -291,8 +300,8 @@ const struct sf_remote_ops sf_s3_remote_ops = { .call = remote_call, .refused = 
 #define WANT_MAX 8
 
 static int ask_once(struct sf_s3_store *s, const char *method, const char *key, const char *query,
-                    const char *const *want, uint64_t limit, struct sf_http_answer *ret,
-                    struct sf_error *err)
+                    const char *const *want, uint64_t limit, unsigned *ret_as,
+                    struct sf_http_answer *ret, struct sf_error *err)
 {
 	const char *names[OWN + WANT_MAX + 1] = { "x-amz-bucket-region", "date" };
 	struct sf_remote_call call = { .url = NULL };
@@ -311,6 +320,7 @@ static int ask_once(struct sf_s3_store *s, const char *method, const char *key, 
 		.want_headers = names,
 	};
 	*ret = (struct sf_http_answer){ 0 };
+	*ret_as = call.as;
 	r = sf_remote_ask(&s->r, &what, ret, err);
 	sf_remote_call_release(&call);
 	return r;
@@ -321,12 +331,14 @@ int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const 
               struct sf_error *err)
 {
 	const bool head = strcmp(method, "HEAD") == 0;
+	struct sf_error said = SF_ERROR_INIT;
 	int r = SF_REMOTE_AGAIN;
 
 	for (int round = 0; round < ROUNDS && r == SF_REMOTE_AGAIN; round++) {
 		struct sf_http_answer a;
+		unsigned as;
 
-		r = ask_once(s, method, key, query, want, limit, &a, err);
+		r = ask_once(s, method, key, query, want, limit, &as, &a, err);
 		if (r < 0)
 			return r;
 		if (a.status == 200) {
@@ -334,27 +346,32 @@ int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const 
 			/* its caller counts from its own first header */
 			return 0;
 		}
-		struct refusal why = { a.status, a.kept[0], a.kept[1], a.body, a.len };
+		if (head && a.status == 404) { /* without a body: which of both, nobody says */
+			sf_http_answer_release(&a);
+			return sf_fail(err, -ENOENT,
+			               "there is no such object, or no such bucket (404)");
+		}
+		struct refusal why = { a.status, as, a.kept[0], a.kept[1], a.body, a.len };
 		if (head && (a.status == 400 || a.status == 403) && !why.region) {
 			/* no body says why: the same as a GET has one, of which one byte is enough */
 			sf_http_answer_release(&a);
-			r = ask_once(s, "GET", NULL, "list-type=2&max-keys=0", NULL, BODY_MAX, &a,
-			             err);
+			r = ask_once(s, "GET", NULL, "list-type=2&max-keys=0", NULL, BODY_MAX, &as,
+			             &a, err);
 			if (r < 0)
 				return r;
 			if (a.status == 200) { /* the bucket may be listed: it is the object */
 				sf_http_answer_release(&a);
 				return sf_fail(err, -EACCES, "it may not be read (403)");
 			}
-			why = (struct refusal){ a.status, a.kept[0], a.kept[1], a.body, a.len };
+			why = (struct refusal){ a.status, as, a.kept[0], a.kept[1], a.body, a.len };
 		}
-		r = understand(s, &why, err);
+		said.msg[0] = '\0';
+		r = understand(s, &why, &said);
 		sf_http_answer_release(&a);
 	}
+	if (r < 0)
+		return sf_fail(err, r, "%s", said.msg);
 	/* mended as often as can be: the last refusal is what is told */
-	return r == SF_REMOTE_AGAIN ? (err && err->msg[0] ? -EACCES
-	                                                  : sf_fail(err, -EIO,
-	                                                            "the server sends us from "
-	                                                            "region to region"))
-	                            : r;
+	return said.msg[0] ? sf_fail(err, -EACCES, "%s", said.msg)
+	                   : sf_fail(err, -EIO, "the server sends us from region to region");
 }

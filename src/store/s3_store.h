@@ -21,6 +21,7 @@ struct sf_s3_store {
 		pthread_mutex_t m;
 		char region[64];
 		int64_t skew_s;   /* the server's clock minus ours */
+		unsigned mends;   /* times that one of these two was found wrong */
 		int64_t renewed;  /* when a server last said that credentials had expired */
 		char key_id[130]; /* the last that was signed with, */
 		char from[200];   /* and where it is from; "": nothing is signed */

@@ -141,8 +141,8 @@ struct sf_store {
 	const struct sf_store_ops *ops;
 	struct sf_io *io;
 	char *source; /* as shown: userinfo and query removed */
-	/* the server it is at where source does not say (an object store's endpoint), without
-	 * secrets; NULL: it does */
+	/* what tells it from another of the same source (an object store's endpoint, the hash of a
+	 * URL's query), without secrets; NULL: nothing need */
 	char *at;
 	/* as it was opened, so that what is named relative to it is opened so too; NULL: none */
 	const struct sf_store_options *opt;

@@ -133,7 +133,7 @@ static int take(const struct http_store *h, const char *name, const struct sf_ht
 {
 	const char *tag = a->kept[TAG] ? a->kept[TAG] : a->kept[MODIFIED];
 	uint64_t first, last;
-	struct tm tm = { 0 };
+	int64_t modified;
 
 	ret->size = UINT64_MAX;
 	if (a->status == 206 || a->status == 416) {
@@ -159,8 +159,8 @@ static int take(const struct http_store *h, const char *name, const struct sf_ht
 		               name, ret->size);
 	if (tag && strlen(tag) < 1024 && !(ret->etag = strdup(tag)))
 		return sf_fail(err, -ENOMEM, "'%s': no memory", name);
-	if (a->kept[MODIFIED] && strptime(a->kept[MODIFIED], "%a, %d %b %Y %H:%M:%S GMT", &tm))
-		ret->mtime_ns = (int64_t)timegm(&tm) * 1000000000;
+	if (a->kept[MODIFIED] && sf_http_date(a->kept[MODIFIED], &modified))
+		ret->mtime_ns = modified * 1000000000;
 	return 0;
 }
 
@@ -400,6 +400,7 @@ static void http_free(struct sf_store *s)
 	free(h->query);
 	free(h->authorization);
 	free(s->source);
+	free(s->at);
 	free(h);
 }
 
@@ -451,21 +452,37 @@ static int authorize_hub(struct http_store *h, const struct sf_url *u, struct sf
 	return sf_fail(err, -ENOMEM, "'%s': no memory", u->shown);
 }
 
+/* The query is shown nowhere, and may be what tells two places apart: its hash does that, on disk too. */
+static char *hash_of(const char *query)
+{
+	uint8_t digest[SF_SHA256_BYTES];
+	char text[2 * SF_SHA256_BYTES + 2] = "?";
+
+	if (sf_sha256(query, strlen(query), digest) < 0)
+		return NULL;
+	for (size_t i = 0; i < sizeof(digest); i++)
+		snprintf(text + 1 + 2 * i, 3, "%02x", digest[i]);
+	return strdup(text);
+}
+
 static int fill(struct http_store *h, const struct sf_url *u)
 {
 	struct sf_buf base = { 0 }, query = { 0 };
 
 	sf_buf_printf(&base, "%s://%s%s%s%s", u->scheme, u->host, u->port ? ":" : "",
 	              u->port ? u->port : "", u->path);
-	if (u->query)
+	if (u->query) {
 		sf_buf_printf(&query, "?%s", u->query);
+		h->r.s.at = hash_of(u->query);
+	}
 	sf_buf_extend(&query, 0); /* there, if empty */
 	sf_buf_cstr(&base);
 	sf_buf_cstr(&query);
 	h->base = (char *)base.at;
 	h->query = (char *)query.at;
 	h->r.s.source = strdup(u->shown);
-	if (sf_buf_check(&base) < 0 || sf_buf_check(&query) < 0 || !h->r.s.source)
+	if (sf_buf_check(&base) < 0 || sf_buf_check(&query) < 0 || !h->r.s.source ||
+	    (u->query && !h->r.s.at))
 		return -ENOMEM;
 	for (size_t n = strlen(h->r.s.source); n && h->r.s.source[n - 1] == '/'; n--)
 		h->r.s.source[n - 1] = '\0';

@@ -45,7 +45,7 @@ static int see(struct sf_s3_store *s, const char *name, struct sf_objinfo *ret, 
 	static const char *const want[] = { "etag", "content-length", "last-modified", NULL };
 	struct sf_http_answer a = { 0 };
 	SF_FREE char *key = NULL;
-	struct tm tm = { 0 };
+	int64_t modified;
 	int r;
 
 	if (asprintf(&key, "%s%s", s->prefix, name) < 0)
@@ -59,8 +59,8 @@ static int see(struct sf_s3_store *s, const char *name, struct sf_objinfo *ret, 
 		r = sf_fail(err, -EBADMSG, "'%s': the server does not say how long it is", name);
 	if (r == 0 && a.kept[TAG] && !(*ret_etag = strdup(a.kept[TAG])))
 		r = sf_fail(err, -ENOMEM, "'%s': no memory", name);
-	if (a.kept[MODIFIED] && strptime(a.kept[MODIFIED], "%a, %d %b %Y %H:%M:%S GMT", &tm))
-		ret->version.mtime_ns = (int64_t)timegm(&tm) * 1000000000;
+	if (a.kept[MODIFIED] && sf_http_date(a.kept[MODIFIED], &modified))
+		ret->version.mtime_ns = modified * 1000000000;
 	ret->version.etag = *ret_etag;
 	sf_http_answer_release(&a);
 	return r;

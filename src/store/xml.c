@@ -308,7 +308,9 @@ int sf_xml_next(struct sf_xml *x, struct sf_error *err)
 			r = take_until(x, 2, "?>", NULL, err);
 		} else if (x->depth && ahead(x, "<![CDATA[")) {
 			r = take_until(x, 9, "]]>", &x->text, err);
-			r = r < 0 ? r : sf_buf_check(&x->text);
+			if (r >= 0 && sf_buf_check(&x->text) < 0)
+				r = sf_fail(err, sf_buf_check(&x->text),
+				            "XML: no memory for a text");
 			if (r == 0)
 				return SF_XML_TEXT;
 		} else if (ahead(x, "<!")) {

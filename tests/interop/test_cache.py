@@ -92,6 +92,14 @@ def secrets(d):
     check("for the user alone", os.stat(f"{d}/s").st_mode & 0o777 == 0o700 and all(os.stat(f"{d}/s/{f}").st_mode & 0o77 == 0 for f in os.listdir(f"{d}/s")))
 
 
+def queries(d):
+    for q in ("?rev=1", "?rev=2"):
+        out, cost = fetched("verify", URL + q, "--deep", "--cache-dir", f"{d}/q")
+        check(f"{q} is a place of its own", cost > 0, cost)
+        out, cost = fetched("verify", URL + q, "--deep", "--cache-dir", f"{d}/q")
+        check(f"{q} is kept", cost == 0, cost)
+
+
 def refused(d):
     os.mkdir(f"{d}/open")
     os.chmod(f"{d}/open", 0o777)
@@ -129,6 +137,6 @@ def in_a_mount(d):
 
 
 with tempfile.TemporaryDirectory() as work:
-    for part in (shared, secrets, refused, nothing, in_a_mount):
+    for part in (shared, secrets, queries, refused, nothing, in_a_mount):
         part(work)
 finish()

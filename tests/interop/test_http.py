@@ -246,6 +246,7 @@ def hub():
         says("hub: no token for another host", source, 1, "401", env={"HF_TOKEN": "hf_SECRET"})
         check("hub: it was not sent", not any("Authorization" in h for _, _, h in server.seen[-12:]))
         says("hub: no token", source, 1, "401", env={"HF_ENDPOINT": URL, "HF_TOKEN": "hf_SECRET", "HF_HUB_DISABLE_IMPLICIT_TOKEN": "1"})
+        check("hub: an HF_ENDPOINT that is no URL is nobody's", run("info", f"{URL}/dcp/fsdp4/ckpt", env={"HF_ENDPOINT": "mirror"}).returncode == 0)
         says("hub: no token at all", source, 1, "no token", env={"HF_ENDPOINT": URL, "HF_TOKEN": "two words"}, not_in=["two words"])
     server.broken = None
 

@@ -276,6 +276,7 @@ END_TEST
 START_TEST(a_failure_is_told_to_all_who_wait_and_nothing_is_kept)
 {
 	struct sf_fault plan = { .fail_at = 0, .code = -EIO, .busy = true };
+	char at[] = "http://there";
 	struct sf_far far = { .etag = "f" };
 	struct sf_store *mem, *faulty, *store;
 	struct sf_error err = SF_ERROR_INIT;
@@ -283,7 +284,9 @@ START_TEST(a_failure_is_told_to_all_who_wait_and_nothing_is_kept)
 
 	cw_begin(&w, NULL);
 	ck_assert_int_eq(sf_store_far(&w.io, &w.object, 1, &far, &mem, NULL), 0);
+	mem->at = at;
 	ck_assert_int_eq(sf_store_fault(mem, &plan, &faulty, NULL), 0);
+	ck_assert_str_eq(faulty->at, at); /* filters say the same */
 	ck_assert_int_eq(sf_store_cached(faulty, w.cache, &store, NULL), 0);
 	ck_assert_int_eq(store->ops->open(store, "a/x", NULL, &src, NULL), 0);
 	ck_assert_int_eq(cw_read_err(&w, src, 0, 100, &err), -EIO);

@@ -59,6 +59,12 @@ START_TEST(retry_after_is_seconds_or_a_date)
 		{ "Wed, 21 Oct 2015 07:27:00 GMT", 0 },
 		{ "Wed, 21 Oct 2015 07:28:30 GMTx", -1 },
 		{ "tomorrow", -1 },
+		/* an hour is enough of waiting, and no date is too far to count in milliseconds */
+		{ "3601", 3600000 },
+		{ "999999999", 3600000 },
+		{ "Fri, 21 Oct 2195 07:28:30 GMT", 3600000 },
+		{ "Fri, 31 Dec 9999 23:59:59 GMT", -1 },
+		{ "Wed, 31 Dec 1969 23:59:59 GMT", -1 },
 	};
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(v); i++)
