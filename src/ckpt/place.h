@@ -1,4 +1,4 @@
-/* Places and containers: where an item lies in a stored file, what that is called, how it is
+/* Places and containers: where an item lies in a stored file, what that is called, how the file is
  * opened. */
 #ifndef SF_CKPT_PLACE_H
 #define SF_CKPT_PLACE_H
