@@ -520,7 +520,8 @@ START_TEST(checkpoints_come_and_go)
 }
 END_TEST
 
-/* A line of the log each, though it is the first file of both that fails alike. */
+/* Lines of the log for each, though it is the first file of both that fails alike. How many is not
+ * told: on a busy machine another file may fail first, which is another cause. */
 START_TEST(failures_of_two_checkpoints_are_two)
 {
 	char cmd[1024], *shard[2] = { copies[0], copies[1] };
@@ -534,6 +535,7 @@ START_TEST(failures_of_two_checkpoints_are_two)
 		snprintf(r.path, sizeof(r.path), "%s",
 		         in_mount(i ? SECOND : "", "shards/__0_0.distcp"));
 		struct stat st;
+		unsigned before = atomic_load(&told->lines);
 		ck_assert_int_eq(stat(r.path, &st), 0);
 		snprintf(cmd, sizeof(cmd), "for f in '%s'/*.distcp; do : >\"$f\"; done", shard[i]);
 		ck_assert_int_eq(system(cmd), 0);
@@ -542,7 +544,7 @@ START_TEST(failures_of_two_checkpoints_are_two)
 			read_file(&r);
 			ck_assert_int_ne(r.code, 0);
 		}
-		ck_assert_uint_eq(atomic_load(&told->lines), i + 1);
+		ck_assert_uint_gt(atomic_load(&told->lines), before);
 	}
 	stop_slots();
 	drop_copies();
