@@ -3,6 +3,7 @@
 Environment: SHARDFUSE = the program, SF_TEST_DATA = tests/data. Optional: SF_CASES = glob over FOLDER/CASE.
 """
 import base64
+import filecmp
 import fnmatch
 import functools
 import gc
@@ -535,3 +536,21 @@ def st_order(header):
 
 def sigterm_all():
     signal.signal(signal.SIGTERM, lambda *a: sys.exit(1))
+
+
+def tree(d):
+    """The files of a mount, but what is live."""
+    for root, dirs, files in os.walk(d):
+        dirs[:] = [x for x in dirs if x != ".shardfuse"]
+        for f in files:
+            yield os.path.relpath(os.path.join(root, f), d)
+
+
+def same_exports(case, url, path):
+    """A checkpoint on a server and the same on disk: exports of both are equal."""
+    with tempfile.TemporaryDirectory() as d:
+        for where, source in (("far", url), ("near", path)):
+            os.mkdir(f"{d}/{where}")
+            r = run("export", source, f"{d}/{where}/all.pt")
+            check(f"{case}: export from {where}", r.returncode == 0, r.stderr)
+        check(f"{case}: exports are equal", filecmp.cmp(f"{d}/far/all.pt", f"{d}/near/all.pt", shallow=False))

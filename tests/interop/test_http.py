@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Checkpoints on a web server: every verb and every view as from the local directory."""
 import email.utils
-import filecmp
 import http.server
 import re
 import threading
@@ -94,19 +93,7 @@ def verbs(case, url, path):
         check(f"{case}: {' '.join(args)} exits as locally", a.returncode == b.returncode, (a.returncode, b.returncode, a.stderr))
         if args[0] in ("keys", "verify"):
             same_text(f"{case}: {' '.join(args)}", a.stdout, b.stdout, url, path)
-    with tempfile.TemporaryDirectory() as d:
-        for where, source in (("far", url), ("near", path)):
-            os.mkdir(f"{d}/{where}")
-            r = run("export", source, f"{d}/{where}/all.pt")
-            check(f"{case}: export from {where}", r.returncode == 0, r.stderr)
-        check(f"{case}: exports are equal", filecmp.cmp(f"{d}/far/all.pt", f"{d}/near/all.pt", shallow=False))
-
-
-def tree(d):
-    for root, dirs, files in os.walk(d):
-        dirs[:] = [x for x in dirs if x != ".shardfuse"]
-        for f in files:
-            yield os.path.relpath(os.path.join(root, f), d)
+    same_exports(case, url, path)
 
 
 def mounts(case, url, path):

