@@ -71,19 +71,14 @@ static int refuse(const struct sf_store *store, const struct sf_unread *u, struc
 	               store->source, u->what, u->file, u->hint ? u->hint : "");
 }
 
-/*
- * Megatron's torch_dist lies in DCP's files but is more than they say: its optimizer's tensors may
- * be flattened, its roles are its own, part of its state may be in common.pt. Shown as plain DCP it
- * would be wrong, and nobody would know: so that is for who asks for it.
- */
-static int refuse_megatron(struct sf_store *store, const struct listing *l, struct sf_error *err)
+/* What lies in the files of a format that is read, but is more than they say. */
+static int refuse_more(struct sf_store *store, const struct listing *l, const char *name,
+                       struct sf_error *err)
 {
 	struct sf_unread u;
 
-	sf_unread_megatron(store, l->files.at, l->files.n, &u);
-	if (!u.format)
-		return 0;
-	return refuse(store, &u, err);
+	sf_unread_more(store, l->files.at, l->files.n, name, &u);
+	return u.format ? refuse(store, &u, err) : 0;
 }
 
 /* A file that makes a checkpoint, but is none: a fifo, say. */
@@ -107,6 +102,11 @@ static int check_marker(struct sf_store *store, const struct listing *l, const c
 static const char *marker_of(const struct sf_format *f)
 {
 	return f->marker;
+}
+
+static const char *sought_of(const struct sf_format *f)
+{
+	return f->sought;
 }
 
 static const char *name_of(const struct sf_format *f)
@@ -151,12 +151,11 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
 		    formats[i]->unfinished(l->files.at, l->files.n, why, sizeof(why)))
 			return sf_fail(err, -ENOENT, "'%s': not committed: %s", store->source, why);
 	if (l->files.n == 0 && store->ops->look)
-		return sf_fail(
-			err, -ENOENT,
-			"'%s' is not a checkpoint: it has neither .metadata nor "
-			"model.safetensors (with or without .index.json), in it or below "
-			"model/ (a web server does not list: other names are not looked for)",
-			store->source);
+		return sf_fail(err, -ENOENT,
+		               "'%s' is not a checkpoint: it has no %s (a web server does not "
+		               "list: other names are not looked for)",
+		               store->source,
+		               words(markers, sizeof(markers), " and no ", sought_of));
 	if (l->files.n == 0)
 		return sf_fail(err, -ENOENT, "'%s' is not a checkpoint: it has no files",
 		               store->source);
@@ -314,8 +313,8 @@ static int look(struct sf_store *store, const char *name, bool step, struct list
 	}
 	if (r >= 0 && !*ret && !step)
 		r = check_below(store, name, l, err);
-	if (r >= 0 && (!name || strcmp(name, "megatron") == 0))
-		r = refuse_megatron(store, l, err);
+	if (r >= 0)
+		r = refuse_more(store, l, name, err);
 	return r >= 0 && !*ret ? unknown(store, l, name, err) : r;
 }
 

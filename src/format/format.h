@@ -17,6 +17,8 @@ struct sf_format {
 	const char *const *also;
 	/* What makes a directory one, for messages: ".metadata". */
 	const char *marker;
+	/* The same of a store that cannot list: what of @names alone makes one. */
+	const char *sought;
 	/* A file of this name in a directory of a run makes that a checkpoint; NULL: no name
 	 * does. */
 	const char *marker_file;

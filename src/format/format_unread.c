@@ -172,6 +172,18 @@ void sf_unread_megatron(struct sf_store *store, const struct sf_objinfo *files, 
 	}
 }
 
+/*
+ * Megatron's torch_dist lies in DCP's files: its optimizer's tensors may be flattened, its roles are
+ * its own, part of its state may be in common.pt.
+ */
+void sf_unread_more(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                    const char *name, struct sf_unread *ret)
+{
+	*ret = (struct sf_unread){ 0 };
+	if (!name || strcmp(name, "megatron") == 0)
+		sf_unread_megatron(store, files, n, ret);
+}
+
 void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     struct sf_unread *ret)
 {

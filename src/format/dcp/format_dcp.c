@@ -165,6 +165,7 @@ const struct sf_format sf_format_dcp = {
 	.about = "PyTorch distributed checkpoint",
 	.also = dcp_also,
 	.marker = ".metadata",
+	.sought = ".metadata, in it or below model/, optim/ or weights/,",
 	.marker_file = ".metadata",
 	.names = dcp_names,
 	.unfinished = dcp_unfinished,

@@ -127,6 +127,7 @@ const struct sf_format sf_format_safetensors = {
 	.name = "safetensors",
 	.also = also,
 	.marker = "*.safetensors",
+	.sought = "model.safetensors, with or without .index.json",
 	.names = names,
 	.about = "safetensors files: plain, with an index, or DCP's shards",
 	.probe = hf_probe,
