@@ -146,108 +146,136 @@ static void set_timeouts(struct sf_fs *fs, const struct sf_serve_options *o)
 	fs->size_timeout_s = o->size_timeout_s ? o->size_timeout_s : fs->request_timeout_s / 2;
 }
 
-int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg),
-             void *arg, struct sf_error *err)
+/* One mount from its first thing to its last. */
+struct serving {
+	struct sf_fs fs;
+	struct workers w;
+	struct fuse_args args;
+	struct sf_buf said; /* what libfuse printed while mounting */
+	int signal_fd;
+	bool mounted;
+};
+
+static int begin(struct serving *v, struct sf_session *s, const struct sf_serve_options *o,
+                 struct sf_error *err)
 {
-	struct sf_fs fs = { .io = s->io, .uid = o->uid, .gid = o->gid, .umask = o->umask };
-	struct fuse_args args = FUSE_ARGS_INIT(0, NULL);
-	struct sf_buf said = { .limit = 4096 };
-	struct workers w = { .ended_fd = -1, .fs = &fs };
 	struct sf_slot *root; /* the mount's end lets it go */
-	int signal_fd = -1, r;
-	bool mounted = false;
 	sigset_t ending;
 
-	pthread_mutex_init(&fs.locked.m, NULL);
-	pthread_cond_init(&fs.locked.c, NULL);
-	sf_open_table_init(&fs.open);
-	sf_slots_init(&fs.slots);
-	set_timeouts(&fs, o);
+	*v = (struct serving){
+		.fs = { .io = s->io, .uid = o->uid, .gid = o->gid, .umask = o->umask },
+		.w = { .fs = &v->fs },
+		.args = FUSE_ARGS_INIT(0, NULL),
+		.said = { .limit = 4096 },
+	};
+	pthread_mutex_init(&v->fs.locked.m, NULL);
+	pthread_cond_init(&v->fs.locked.c, NULL);
+	sf_open_table_init(&v->fs.open);
+	sf_slots_init(&v->fs.slots);
+	set_timeouts(&v->fs, o);
 	/* without memory for it all lines are written */
-	sf_log_limit_new(fs.io->log, SF_LOG_LIMIT_MS, SF_LOG_LIMIT_KEYS, &fs.io->failures, NULL);
+	sf_log_limit_new(s->io->log, SF_LOG_LIMIT_MS, SF_LOG_LIMIT_KEYS, &s->io->failures, NULL);
 	sigemptyset(&ending);
 	sigaddset(&ending, SIGTERM);
 	sigaddset(&ending, SIGINT);
 	sigaddset(&ending, SIGHUP);
-	fs.ready_fd = eventfd(0, EFD_CLOEXEC);
-	w.ended_fd = eventfd(0, EFD_CLOEXEC);
-	signal_fd = signalfd(-1, &ending, SFD_CLOEXEC);
-	if (fs.ready_fd < 0 || w.ended_fd < 0 || signal_fd < 0) {
-		r = sf_fail_errno(err, "cannot set up the event loop");
-		goto out;
-	}
+	v->fs.ready_fd = eventfd(0, EFD_CLOEXEC);
+	v->w.ended_fd = eventfd(0, EFD_CLOEXEC);
+	v->signal_fd = signalfd(-1, &ending, SFD_CLOEXEC);
+	if (v->fs.ready_fd < 0 || v->w.ended_fd < 0 || v->signal_fd < 0)
+		return sf_fail_errno(err, "cannot set up the event loop");
+	if (sf_slots_add(&v->fs.slots, s, SF_FS_FOREVER, NULL, NULL, &root) < 0)
+		return sf_fail(err, -ENOMEM, "no memory for a mount");
+	return sf_thread_pool_new(SIZERS, &v->fs.sizers, err);
+}
 
-	r = sf_slots_add(&fs.slots, s, SF_FS_FOREVER, NULL, NULL, &root);
-	if (r < 0) {
-		sf_fail(err, r, "no memory for a mount");
-		goto out;
-	}
-	r = sf_thread_pool_new(SIZERS, &fs.sizers, err);
-	if (r < 0)
-		goto out;
+static int mount_session(struct serving *v, const struct sf_serve_options *o, struct sf_error *err)
+{
+	struct sf_buf *said = &v->said;
+	int r;
 
 	fuse_set_log_func(catch_fuse_log);
-	fuse_said = &said;
-	r = -ENOMEM;
+	fuse_said = said;
 	/* max_read: libfuse wants the option and the init operation to say the same */
-	if (fuse_opt_add_arg(&args, "shardfuse") == 0 && fuse_opt_add_arg(&args, "-o") == 0 &&
-	    fuse_opt_add_arg(&args, o->fuse_options) == 0 &&
-	    fuse_opt_add_arg(&args, "-o" SF_FS_MAX_READ_OPTION) == 0 &&
-	    (!o->debug || fuse_opt_add_arg(&args, "-d") == 0))
-		w.se = fuse_session_new(&args, &sf_fs_ops, sizeof(sf_fs_ops), &fs);
-	if (w.se && fuse_session_mount(w.se, o->mountpoint) == 0) {
-		mounted = true;
-		r = sf_kernel_init_hook(&fs, w.se, err);
+	if (fuse_opt_add_arg(&v->args, "shardfuse") == 0 && fuse_opt_add_arg(&v->args, "-o") == 0 &&
+	    fuse_opt_add_arg(&v->args, o->fuse_options) == 0 &&
+	    fuse_opt_add_arg(&v->args, "-o" SF_FS_MAX_READ_OPTION) == 0 &&
+	    (!o->debug || fuse_opt_add_arg(&v->args, "-d") == 0))
+		v->w.se = fuse_session_new(&v->args, &sf_fs_ops, sizeof(sf_fs_ops), &v->fs);
+	if (v->w.se && fuse_session_mount(v->w.se, o->mountpoint) == 0) {
+		v->mounted = true;
+		r = sf_kernel_init_hook(&v->fs, v->w.se, err);
 	} else {
-		sf_buf_cstr(&said);
-		while (said.len && said.at[said.len - 1] == '\n')
-			said.at[--said.len] = 0;
+		sf_buf_cstr(said);
+		while (said->len && said->at[said->len - 1] == '\n')
+			said->at[--said->len] = 0;
 		r = sf_fail(
 			err, -EIO,
 			"cannot mount on '%.300s': %.500s (shardfuse doctor says how to fix it)",
-			o->mountpoint, said.len ? (char *)said.at : "fusermount3 says why above");
+			o->mountpoint, said->len ? (char *)said->at : "fusermount3 says why above");
 	}
 	fuse_said = NULL;
-	if (r < 0)
-		goto out;
+	return r;
+}
 
+static int serve_until_end(struct serving *v, const struct sf_serve_options *o,
+                           void (*ready)(void *arg), void *arg, struct sf_error *err)
+{
 	unsigned cores = (unsigned)SF_MAX(sysconf(_SC_NPROCESSORS_ONLN), 1L);
 	unsigned n = o->threads ? o->threads : SF_MIN(SF_MAX(cores * 2, 4u), 16u);
-	r = start_workers(&w, SF_MIN(n, (unsigned)THREADS_MAX), err);
+	int r = start_workers(&v->w, SF_MIN(n, (unsigned)THREADS_MAX), err);
+
 	if (r < 0)
-		goto out;
-	r = wait_for_end(&fs, &w, signal_fd, o, ready, arg)
-	            ? 0
-	            : sf_fail(err, -EIO,
-	                      "cannot mount on '%s': the kernel and libfuse did not agree",
-	                      o->mountpoint);
+		return r;
+	if (!wait_for_end(&v->fs, &v->w, v->signal_fd, o, ready, arg))
+		r = sf_fail(err, -EIO, "cannot mount on '%s': the kernel and libfuse did not agree",
+		            o->mountpoint);
 	/*
 	 * Answer what waits, let the threads go, and only then unmount: that closes the device
 	 * under their feet. What came after the drain was not parked (ending is set), and the
 	 * kernel fails what it still holds. Sizing can only be waited for: after.
 	 */
-	sf_fs_drain(&fs);
-	stop_workers(&w);
-out:
-	atomic_store(&fs.closed, true);
-	if (mounted)
-		fuse_session_unmount(w.se);
-	sf_fs_wait(&fs);
-	sf_thread_pool_free(fs.sizers);
-	sf_fs_answer_interrupted(&fs);
-	sf_fs_free_handles(&fs);
-	sf_log_limit_free(fs.io->failures);
-	fs.io->failures = NULL;
-	if (w.se)
-		fuse_session_destroy(w.se);
-	fuse_opt_free_args(&args);
-	sf_buf_release(&said);
-	close(signal_fd);
-	close(w.ended_fd);
-	close(fs.ready_fd);
-	sf_slots_release(&fs.slots);
-	sf_open_table_release(&fs.open);
-	pthread_cond_destroy(&fs.locked.c);
-	pthread_mutex_destroy(&fs.locked.m);
+	sf_fs_drain(&v->fs);
+	stop_workers(&v->w);
+	return r;
+}
+
+static void end(struct serving *v)
+{
+	struct sf_fs *fs = &v->fs;
+
+	atomic_store(&fs->closed, true);
+	if (v->mounted)
+		fuse_session_unmount(v->w.se);
+	sf_fs_wait(fs);
+	sf_thread_pool_free(fs->sizers);
+	sf_fs_answer_interrupted(fs);
+	sf_fs_free_handles(fs);
+	sf_log_limit_free(fs->io->failures);
+	fs->io->failures = NULL;
+	if (v->w.se)
+		fuse_session_destroy(v->w.se);
+	fuse_opt_free_args(&v->args);
+	sf_buf_release(&v->said);
+	close(v->signal_fd);
+	close(v->w.ended_fd);
+	close(fs->ready_fd);
+	sf_slots_release(&fs->slots);
+	sf_open_table_release(&fs->open);
+	pthread_cond_destroy(&fs->locked.c);
+	pthread_mutex_destroy(&fs->locked.m);
+}
+
+int sf_serve(struct sf_session *s, const struct sf_serve_options *o, void (*ready)(void *arg),
+             void *arg, struct sf_error *err)
+{
+	struct serving v;
+	int r = begin(&v, s, o, err);
+
+	if (r >= 0)
+		r = mount_session(&v, o, err);
+	if (r >= 0)
+		r = serve_until_end(&v, o, ready, arg, err);
+	end(&v);
 	return r;
 }
