@@ -91,12 +91,13 @@ bool sf_http_tokens_take(struct sf_http_tokens *t)
 	return false;
 }
 
-void sf_http_tokens_give(struct sf_http_tokens *t)
+void sf_http_tokens_give(struct sf_http_tokens *t, unsigned tries)
 {
+	const int back = tries > 1 ? (int)(tries - 1) * TOKENS_TRY + 1 : 1;
 	int spent = atomic_load_explicit(&t->spent, memory_order_relaxed);
 
 	while (spent > 0 &&
-	       !atomic_compare_exchange_weak_explicit(&t->spent, &spent, spent - 1,
+	       !atomic_compare_exchange_weak_explicit(&t->spent, &spent, SF_MAX(spent - back, 0),
 	                                              memory_order_relaxed, memory_order_relaxed))
 		;
 }

@@ -23,12 +23,16 @@ int64_t sf_http_retry_after_ms(const char *value, size_t len, int64_t now);
 
 /*
  * What a store may spend on trying again: when all of its requests fail, they must not become ten
- * times as many. Any thread.
+ * times as many. A request that succeeds gives back what its own tries took, and a little more: a
+ * server that fails every other time is asked twice as often for as long as it takes, one that
+ * never answers a hundred times in all. (Amazon's clients give back the last try alone, and run out
+ * at three failures in ten.) Any thread.
  */
 struct sf_http_tokens {
 	_Atomic int spent; /* { 0 }: none */
 };
 bool sf_http_tokens_take(struct sf_http_tokens *t); /* before a further try; false: none is left */
-void sf_http_tokens_give(struct sf_http_tokens *t); /* a request has succeeded */
+/* A request has succeeded with the @tries-th try: each but the first took from @t. */
+void sf_http_tokens_give(struct sf_http_tokens *t, unsigned tries);
 
 #endif

@@ -26,6 +26,7 @@ static const struct sf_source_hints remote_hints = {
 #define STALL_MS 10000u  /* without a byte */
 #define REFUSAL_MAX 4096 /* bytes of a refusal's body that are looked at */
 #define SECOND_ROUND 2   /* times that a store may mend something of a request */
+#define WRONG_MOST 3     /* answers that are not what was asked for: most servers stay that way */
 
 struct remote {
 	struct sf_source s;
@@ -51,7 +52,7 @@ struct trip {
 	uint64_t done;          /* bytes that are in their places: good, whatever comes */
 	int at_iov;
 	size_t at_byte; /* of that iovec */
-	unsigned tries, mended;
+	unsigned tries, mended, wrong;
 	int64_t end_ns; /* no try begins behind it; 0: none */
 	unsigned status;
 	int64_t after_ms;            /* Retry-After, -1: none */
@@ -338,7 +339,7 @@ static void on_done(struct sf_http_req *http, int r)
 
 	if (r == 0 && (t->status == 206 || t->status == 200)) {
 		if (t->done == t->req->len) {
-			sf_http_tokens_give(&src->store->tokens);
+			sf_http_tokens_give(&src->store->tokens, t->tries - t->mended);
 			end(t, 0);
 			return;
 		}
@@ -353,6 +354,12 @@ static void on_done(struct sf_http_req *http, int r)
 		sf_fail_ctx(&http->err, r, "'%s'", src->s.name);
 		t->http.fresh = true; /* what failed is left alone */
 		again(t, r == -ETIMEDOUT ? r : -EIO, -1);
+	} else if (r == -EBADMSG && ++t->wrong < WRONG_MOST) {
+		t->http.fresh = true;
+		t->done = 0; /* none of it counts: it may be of another answer */
+		t->at_iov = 0;
+		t->at_byte = 0;
+		again(t, r, -1);
 	} else {
 		if (http->err.msg[0] != '\'')
 			sf_fail_ctx(&http->err, r, "'%s'", src->s.name);

@@ -28,7 +28,7 @@ int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
 			atomic_store_explicit(&s->reached, true, memory_order_relaxed);
 		if (r >= 0 && !sf_http_status_again(ret->status)) {
 			if (ret->status < 400)
-				sf_http_tokens_give(&s->tokens);
+				sf_http_tokens_give(&s->tokens, tries);
 			return 0;
 		}
 		if (r < 0 && (!sf_http_error_again(r) ||

@@ -83,13 +83,33 @@ START_TEST(tries_run_out_and_come_back)
 		n++;
 	ck_assert_uint_eq(n, 100);
 	for (int i = 0; i < 4; i++)
-		sf_http_tokens_give(&t);
+		sf_http_tokens_give(&t, 1);
 	ck_assert(!sf_http_tokens_take(&t));
-	sf_http_tokens_give(&t);
+	sf_http_tokens_give(&t, 1);
 	ck_assert(sf_http_tokens_take(&t));
 	for (int i = 0; i < 1000; i++)
-		sf_http_tokens_give(&t);
+		sf_http_tokens_give(&t, 1);
 	ck_assert_int_eq(t.spent, 0);
+}
+END_TEST
+
+/* A server that fails three times of four: what gets through in the end costs nothing for good. */
+START_TEST(what_succeeds_gives_back_what_it_took)
+{
+	struct sf_http_tokens t = { 0 };
+
+	for (int i = 0; i < 10000; i++) {
+		for (int k = 0; k < 3; k++)
+			ck_assert(sf_http_tokens_take(&t));
+		sf_http_tokens_give(&t, 4);
+		ck_assert_int_eq(t.spent, 0);
+	}
+	/* of those that failed in the end, a little with each that succeeds */
+	for (int k = 0; k < 9; k++)
+		ck_assert(sf_http_tokens_take(&t));
+	ck_assert(sf_http_tokens_take(&t));
+	sf_http_tokens_give(&t, 2);
+	ck_assert_int_eq(t.spent, 9 * 5 - 1);
 }
 END_TEST
 
@@ -141,6 +161,7 @@ int main(void)
 	tcase_add_test(c, waits_grow_to_a_limit);
 	tcase_add_test(c, retry_after_is_seconds_or_a_date);
 	tcase_add_test(c, tries_run_out_and_come_back);
+	tcase_add_test(c, what_succeeds_gives_back_what_it_took);
 	tcase_add_test(c, ranges_are_read_strictly);
 	suite_add_tcase(s, c);
 	return sf_test_main(s);
