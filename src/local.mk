@@ -41,6 +41,8 @@ SF_SOURCES_STORE = \
 	%D%/store/aws_process.c \
 	%D%/store/aws_reply.c \
 	%D%/store/aws_sts.c \
+	%D%/store/bucket_dirs.c \
+	%D%/store/bucket_list.c \
 	%D%/store/cache.c \
 	%D%/store/cache_dir.c \
 	%D%/store/cache_file.c \
@@ -61,7 +63,6 @@ SF_SOURCES_STORE = \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \
 	%D%/store/s3_call.c \
-	%D%/store/s3_dirs.c \
 	%D%/store/s3_error.c \
 	%D%/store/s3_list.c \
 	%D%/store/s3_place.c \

@@ -3,26 +3,15 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "base/map.h"
 #include "base/mem.h"
-#include "base/vec.h"
 #include "store/s3_list.h"
 #include "store/s3_sign.h"
 #include "store/xml.h"
 
-#define CODED_MAX (3 * SF_S3_KEY_MAX) /* bytes of a key in a page, coded */
-#define TOKEN_MAX 8192                /* bytes of a token; Amazon's have about 100 */
+#define CODED_MAX (3 * SF_BUCKET_KEY_MAX) /* bytes of a key in a page, coded */
+#define TOKEN_MAX 8192                    /* bytes of a token; Amazon's have about 100 */
 
-void sf_s3_pager_release(struct sf_s3_pager *p)
-{
-	free(p->token);
-	free(p->seen);
-	p->token = NULL;
-	p->seen = NULL;
-	p->nseen = p->seen_cap = 0;
-}
-
-void sf_s3_pager_query(const struct sf_s3_pager *p, struct sf_buf *to)
+void sf_s3_pager_query(const struct sf_bucket_pager *p, struct sf_buf *to)
 {
 	char max[16];
 	const struct sf_s3_param param[] = {
@@ -84,8 +73,8 @@ static bool take_u64(const char *s, uint64_t *ret)
 /* A page, which is gone over twice: for what it says of itself (how keys are coded may stand behind
  * them), then for what it lists. */
 struct page {
-	struct sf_s3_pager *pager;
-	int (*each)(void *arg, const struct sf_s3_entry *e);
+	struct sf_bucket_pager *pager;
+	sf_bucket_each *each;
 	void *arg;
 	struct sf_error *err;
 	bool listing; /* the second time */
@@ -94,34 +83,9 @@ struct page {
 	struct sf_buf key, text;
 };
 
-/* Was there a page like this, by its token or the key of its first object? Not by a prefix, which
- * some servers tell on each page that has a key below it. */
-static int not_again(struct page *p, const char *what, const char *s)
-{
-	struct sf_s3_pager *pager = p->pager;
-	uint64_t h = sf_hash(s, strlen(s)) ^ (uint8_t)*what;
-
-	for (size_t i = 0; i < pager->nseen; i++)
-		if (pager->seen[i] == h)
-			return sf_fail(
-				p->err, -EBADMSG,
-				"listing: the server goes in a circle: %s '%.200s' was there "
-				"before (page %u)",
-				what, s, pager->pages);
-	if (pager->nseen == pager->seen_cap &&
-	    sf_vec_grow((void **)&pager->seen, &pager->seen_cap, pager->nseen + 1,
-	                sizeof(*pager->seen)) < 0)
-		return sf_fail(p->err, -ENOMEM, "listing: no memory");
-	pager->seen[pager->nseen++] = h;
-	return 0;
-}
-
 /* Its text is in p->text: is that a key that was asked for? Into p->key. */
 static int take_key(struct page *p)
 {
-	const char *prefix = p->pager->prefix;
-	size_t n = strlen(prefix);
-
 	sf_buf_reset(&p->key);
 	sf_buf_add(&p->key, p->text.at, p->text.len);
 	if (sf_buf_check(&p->key) < 0)
@@ -130,19 +94,10 @@ static int take_key(struct page *p)
 		return sf_fail(p->err, -EBADMSG,
 		               "listing: a key is not coded as it should be: '%.100s'",
 		               sf_buf_cstr(&p->text));
-	if (!p->key.len || p->key.len > SF_S3_KEY_MAX || memchr(p->key.at, '\0', p->key.len))
-		return sf_fail(p->err, -EBADMSG,
-		               "listing: a key of %zu bytes (1 to %d are right), or with a NUL",
-		               p->key.len, SF_S3_KEY_MAX);
-	if (p->key.len < n || memcmp(p->key.at, prefix, n) != 0)
-		return sf_fail(
-			p->err, -EBADMSG,
-			"listing: key '%.200s' does not begin with '%.200s', which was asked for",
-			sf_buf_cstr(&p->key), prefix);
-	return 0;
+	return sf_bucket_pager_key(p->pager, sf_buf_cstr(&p->key), p->key.len, p->err);
 }
 
-static int told(struct page *p, struct sf_s3_entry *e)
+static int told(struct page *p, struct sf_bucket_entry *e)
 {
 	int r = 0;
 
@@ -150,7 +105,7 @@ static int told(struct page *p, struct sf_s3_entry *e)
 	e->key_len = p->key.len;
 	if (!e->is_prefix && !p->object_seen) {
 		p->object_seen = true;
-		r = not_again(p, "key", e->key);
+		r = sf_bucket_pager_not_again(p->pager, "key", e->key, p->err);
 	}
 	p->pager->entries++;
 	return r < 0 ? r : p->each(p->arg, e);
@@ -159,7 +114,7 @@ static int told(struct page *p, struct sf_s3_entry *e)
 /* <Contents> */
 static int take_object(struct page *p, struct sf_xml *x)
 {
-	struct sf_s3_entry e = { .size = UINT64_MAX };
+	struct sf_bucket_entry e = { .size = UINT64_MAX };
 	char etag[256] = "";
 	bool has_key = false;
 	int r = 0;
@@ -219,7 +174,7 @@ static int take_prefix(struct page *p, struct sf_xml *x)
 			r = sf_xml_skip(x, p->err);
 			continue;
 		}
-		struct sf_s3_entry e = { .is_prefix = true };
+		struct sf_bucket_entry e = { .is_prefix = true };
 		r = sf_xml_text(x, &p->text, p->err);
 		r = r < 0 ? r : take_key(p);
 		r = r < 0 ? r : told(p, &e);
@@ -298,9 +253,8 @@ static int pass(struct page *p, const char *doc, size_t len)
 	return r;
 }
 
-int sf_s3_pager_take(struct sf_s3_pager *pager, const char *doc, size_t len,
-                     int (*each)(void *arg, const struct sf_s3_entry *e), void *arg,
-                     struct sf_error *err)
+int sf_s3_pager_take(struct sf_bucket_pager *pager, const char *doc, size_t len,
+                     sf_bucket_each *each, void *arg, struct sf_error *err)
 {
 	struct page p = {
 		.pager = pager,
@@ -312,15 +266,13 @@ int sf_s3_pager_take(struct sf_s3_pager *pager, const char *doc, size_t len,
 	};
 	int r = pass(&p, doc, len);
 
-	if (r == 0 && ++pager->pages > SF_S3_PAGES_MAX)
-		r = sf_fail(err, -E2BIG, "listing: more than %d pages", SF_S3_PAGES_MAX);
+	if (r == 0)
+		r = sf_bucket_pager_turn(pager, p.truncated ? p.token : NULL, err);
 	if (r == 0 && p.truncated && !p.token)
 		r = sf_fail(err, -EBADMSG,
 		            "listing: page %u says that it is not the last and has no token of the "
 		            "next",
 		            pager->pages);
-	if (r == 0 && p.truncated)
-		r = not_again(&p, "token", p.token);
 	p.listing = true;
 	if (r == 0)
 		r = pass(&p, doc, len);

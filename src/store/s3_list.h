@@ -7,41 +7,10 @@
 #include <stdint.h>
 #include "base/buf.h"
 #include "base/error.h"
-
-#define SF_S3_KEY_MAX 1024                /* bytes: S3's own limit */
-#define SF_S3_PAGES_MAX 100000            /* of a listing: 10^8 keys */
-#define SF_S3_PAGE_MAX ((size_t)16 << 20) /* bytes of a page: 1000 keys, coded, are 4 MB at most */
-
-/* One thing that is listed. Lives as long as the callback. */
-struct sf_s3_entry {
-	const char *key; /* decoded; NUL-ended, and no NUL in it */
-	size_t key_len;
-	bool is_prefix;   /* a common prefix, which ends in the delimiter: nothing below is set */
-	uint64_t size;    /* bytes */
-	const char *etag; /* with its quotes; NULL: none was sent */
-	int64_t mtime_ns; /* since 1970; 0: none was sent */
-};
-
-/*
- * A listing page by page: sf_s3_pager_query() for each, ask, sf_s3_pager_take(), until that says
- * that it was the last. What is held is a hash of each page's token and first key (16 bytes for
- * 1000 keys), to tell when a server goes in a circle.
- */
-struct sf_s3_pager {
-	const char *prefix;    /* borrowed; "": none */
-	const char *delimiter; /* borrowed; NULL: none */
-	unsigned max_keys;     /* of a page; 0: the server's */
-
-	char *token; /* of the next page; NULL: the first */
-	uint64_t *seen;
-	size_t nseen, seen_cap;
-	unsigned pages;
-	uint64_t entries; /* told so far */
-};
-void sf_s3_pager_release(struct sf_s3_pager *p);
+#include "store/bucket_list.h"
 
 /* Appends the query, coded and sorted as it is signed. */
-void sf_s3_pager_query(const struct sf_s3_pager *p, struct sf_buf *to);
+void sf_s3_pager_query(const struct sf_bucket_pager *p, struct sf_buf *to);
 
 /*
  * sf_s3_pager_take - one page: a document with status 200.
@@ -52,11 +21,10 @@ void sf_s3_pager_query(const struct sf_s3_pager *p, struct sf_buf *to);
  * Errors:  -EBADMSG no such document, a number that is none, a key outside the prefix, of other
  *          length or with a NUL, a page without the token of the next, a token or a page that was
  *          there before. -EIO: it is an error document, code and message told. -E2BIG: more than
- *          SF_S3_PAGES_MAX pages.
+ *          SF_BUCKET_PAGES_MAX pages.
  */
-int sf_s3_pager_take(struct sf_s3_pager *p, const char *doc, size_t len,
-                     int (*each)(void *arg, const struct sf_s3_entry *e), void *arg,
-                     struct sf_error *err);
+int sf_s3_pager_take(struct sf_bucket_pager *p, const char *doc, size_t len, sf_bucket_each *each,
+                     void *arg, struct sf_error *err);
 
 /* What an error document says. Strings are cut and have no control characters: they may be shown. */
 struct sf_s3_error {

@@ -1,4 +1,4 @@
-/* The parts of a store that is a bucket: store_s3.c opens it, s3_call.c asks, s3_dirs.c lists. */
+/* The parts of a store that is a bucket: store_s3.c opens it and lists, s3_call.c asks. */
 #ifndef SF_STORE_S3_STORE_H
 #define SF_STORE_S3_STORE_H
 
@@ -44,10 +44,5 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const char *query,
               const char *const *want, uint64_t limit, struct sf_http_answer *ret,
               struct sf_error *err);
-
-/* sf_store_ops.list */
-int sf_s3_list(struct sf_store *s, const char *dir, unsigned depth,
-               int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
-               struct sf_error *err);
 
 #endif

@@ -7,7 +7,9 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "store/bucket_dirs.h"
 #include "store/http_range.h"
+#include "store/s3_list.h"
 #include "store/s3_store.h"
 #include "store/store_s3.h"
 #include "store/url.h"
@@ -84,6 +86,44 @@ static int s3_open(struct sf_store *store, const char *name, const struct sf_obj
 	return r < 0 ? r : sf_remote_source(&s->r, name, info.size, &info.version, ret, err);
 }
 
+static int page(struct sf_store *s, struct sf_bucket_pager *p, sf_bucket_each *each, void *arg,
+                struct sf_error *err)
+{
+	struct sf_buf query = { .limit = 65536 };
+	struct sf_http_answer a = { 0 };
+	int r;
+
+	sf_s3_pager_query(p, &query);
+	r = sf_buf_check(&query);
+	r = r < 0 ? sf_fail(err, r, "listing: no memory")
+	          : sf_s3_ask((struct sf_s3_store *)s, "GET", NULL, sf_buf_cstr(&query), NULL,
+	                      SF_BUCKET_PAGE_MAX, &a, err);
+	if (r >= 0)
+		r = sf_s3_pager_take(p, a.body, a.len, each, arg, err);
+	sf_http_answer_release(&a);
+	sf_buf_release(&query);
+	return r;
+}
+
+static bool has(struct sf_store *s, const char *key)
+{
+	struct sf_http_answer a = { 0 };
+	int r = sf_s3_ask((struct sf_s3_store *)s, "HEAD", key, "", NULL, 65536, &a, NULL);
+
+	sf_http_answer_release(&a);
+	return r == 0;
+}
+
+static int s3_list(struct sf_store *s, const char *dir, unsigned depth,
+                   int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+                   struct sf_error *err)
+{
+	static const struct sf_bucket_ops bucket_ops = { .page = page, .has = has };
+
+	return sf_bucket_list(s, &bucket_ops, ((struct sf_s3_store *)s)->prefix, dir, depth, each,
+	                      arg, err);
+}
+
 static void s3_free(struct sf_store *store)
 {
 	struct sf_s3_store *s = (struct sf_s3_store *)store;
@@ -99,7 +139,7 @@ static void s3_free(struct sf_store *store)
 	free(s);
 }
 
-static const struct sf_store_ops ops = { .open = s3_open, .list = sf_s3_list, .free = s3_free };
+static const struct sf_store_ops ops = { .open = s3_open, .list = s3_list, .free = s3_free };
 
 /* ---- opening ---- */
 

@@ -8,11 +8,11 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static int each(void *arg, const struct sf_s3_entry *e)
+static int each(void *arg, const struct sf_bucket_entry *e)
 {
 	size_t *told = arg;
 
-	if (!e->key_len || e->key_len > SF_S3_KEY_MAX || strlen(e->key) != e->key_len)
+	if (!e->key_len || e->key_len > SF_BUCKET_KEY_MAX || strlen(e->key) != e->key_len)
 		abort();
 	if (!e->is_prefix && e->size == UINT64_MAX)
 		abort();
@@ -25,7 +25,7 @@ static int each(void *arg, const struct sf_s3_entry *e)
 /* What a server answers: as a page of a listing, twice, and as an error document. */
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	struct sf_s3_pager p = { .prefix = "" };
+	struct sf_bucket_pager p = { .prefix = "" };
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_s3_error e;
 	struct sf_buf query = { 0 };
@@ -54,7 +54,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 			abort();
 	}
 	sf_buf_release(&query);
-	sf_s3_pager_release(&p);
+	sf_bucket_pager_release(&p);
 
 	if (sf_s3_error_parse((const char *)data, size, &e) != (e.code[0] != '\0'))
 		abort();

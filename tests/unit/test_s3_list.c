@@ -14,7 +14,7 @@
 
 static struct sf_buf told;
 
-static int tell(void *arg, const struct sf_s3_entry *e)
+static int tell(void *arg, const struct sf_bucket_entry *e)
 {
 	(void)arg;
 	ck_assert_uint_eq(strlen(e->key), e->key_len);
@@ -26,7 +26,7 @@ static int tell(void *arg, const struct sf_s3_entry *e)
 	return 0;
 }
 
-static int take(struct sf_s3_pager *p, const char *doc, struct sf_error *err)
+static int take(struct sf_bucket_pager *p, const char *doc, struct sf_error *err)
 {
 	err->msg[0] = '\0';
 	sf_buf_reset(&told);
@@ -37,7 +37,7 @@ static int take(struct sf_s3_pager *p, const char *doc, struct sf_error *err)
 
 START_TEST(a_page_tells_objects_and_prefixes)
 {
-	struct sf_s3_pager p = { .prefix = "" };
+	struct sf_bucket_pager p = { .prefix = "" };
 	struct sf_error err;
 	int r = take(
 		&p,
@@ -54,13 +54,13 @@ START_TEST(a_page_tells_objects_and_prefixes)
 	ck_assert_str_eq(sf_buf_cstr(&told),
 	                 "x/y z+\xc3\xa9%=18446744073709551614@\"ab-2\";bare=0@\"ab\";[d /]");
 	ck_assert_uint_eq(p.entries, 3);
-	sf_s3_pager_release(&p);
+	sf_bucket_pager_release(&p);
 }
 END_TEST
 
 START_TEST(keys_are_decoded_only_where_the_page_says_so)
 {
-	struct sf_s3_pager p = { .prefix = "a" };
+	struct sf_bucket_pager p = { .prefix = "a" };
 	struct sf_error err;
 
 	ck_assert_int_eq(take(&p, PAGE(OBJECT("a+b%2F&amp;", "1")), &err), 0);
@@ -69,13 +69,13 @@ START_TEST(keys_are_decoded_only_where_the_page_says_so)
 	ck_assert_int_eq(
 		take(&p, PAGE(OBJECT("a+c%2F", "1") "<EncodingType>url</EncodingType>"), &err), 0);
 	ck_assert_str_eq(sf_buf_cstr(&told), "a c/=1;");
-	sf_s3_pager_release(&p);
+	sf_bucket_pager_release(&p);
 }
 END_TEST
 
 START_TEST(pages_go_on_with_the_token_of_the_last)
 {
-	struct sf_s3_pager p = { .prefix = "pre fix/", .delimiter = "/", .max_keys = 2 };
+	struct sf_bucket_pager p = { .prefix = "pre fix/", .delimiter = "/", .max_keys = 2 };
 	struct sf_buf q = { 0 };
 	struct sf_error err;
 
@@ -104,7 +104,7 @@ START_TEST(pages_go_on_with_the_token_of_the_last)
 	ck_assert_ptr_null(p.token);
 	ck_assert_uint_eq(p.entries, 2);
 	sf_buf_release(&q);
-	sf_s3_pager_release(&p);
+	sf_bucket_pager_release(&p);
 }
 END_TEST
 
@@ -124,7 +124,7 @@ START_TEST(a_page_that_comes_again_is_an_error)
 	};
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(rounds); i++) {
-		struct sf_s3_pager p = { .prefix = "" };
+		struct sf_bucket_pager p = { .prefix = "" };
 		struct sf_error err;
 		int r = 1;
 
@@ -134,10 +134,10 @@ START_TEST(a_page_that_comes_again_is_an_error)
 		}
 		ck_assert_int_eq(r, -EBADMSG);
 		ck_assert_msg(strstr(err.msg, "circle") != NULL, "%s", err.msg);
-		sf_s3_pager_release(&p);
+		sf_bucket_pager_release(&p);
 	}
 	/* a prefix may: some servers tell it on each page that has a key below it */
-	struct sf_s3_pager p = { .prefix = "" };
+	struct sf_bucket_pager p = { .prefix = "" };
 	struct sf_error err;
 	const char *prefix = "<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes>";
 	char doc[1024];
@@ -145,7 +145,7 @@ START_TEST(a_page_that_comes_again_is_an_error)
 		snprintf(doc, sizeof(doc), MORE("%d", "%s"), i, prefix);
 		ck_assert_int_eq(take(&p, doc, &err), 1);
 	}
-	sf_s3_pager_release(&p);
+	sf_bucket_pager_release(&p);
 }
 END_TEST
 
@@ -184,30 +184,30 @@ START_TEST(what_is_no_page_is_an_error_and_never_empty)
 	};
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++) {
-		struct sf_s3_pager p = { .prefix = "" };
+		struct sf_bucket_pager p = { .prefix = "" };
 		struct sf_error err;
 
 		ck_assert_msg(take(&p, bad[i].doc, &err) == bad[i].code, "%s: %s", bad[i].doc,
 		              err.msg);
 		ck_assert_msg(strstr(err.msg, bad[i].says) != NULL, "%s: %s", bad[i].doc, err.msg);
 		ck_assert_ptr_null(p.token);
-		sf_s3_pager_release(&p);
+		sf_bucket_pager_release(&p);
 	}
-	struct sf_s3_pager p = { .prefix = "dir/" };
+	struct sf_bucket_pager p = { .prefix = "dir/" };
 	struct sf_error err;
 	ck_assert_int_eq(take(&p, PAGE(OBJECT("../etc", "1")), &err), -EBADMSG);
 	ck_assert_ptr_nonnull(strstr(err.msg, "'../etc' does not begin with 'dir/'"));
 	ck_assert_int_eq(
 		take(&p, PAGE("<CommonPrefixes><Prefix>di/</Prefix></CommonPrefixes>"), &err),
 		-EBADMSG);
-	sf_s3_pager_release(&p);
+	sf_bucket_pager_release(&p);
 }
 END_TEST
 
 START_TEST(a_key_is_as_long_as_s3_has_them)
 {
-	for (size_t n = SF_S3_KEY_MAX; n <= SF_S3_KEY_MAX + 1; n++) {
-		struct sf_s3_pager p = { .prefix = "" };
+	for (size_t n = SF_BUCKET_KEY_MAX; n <= SF_BUCKET_KEY_MAX + 1; n++) {
+		struct sf_bucket_pager p = { .prefix = "" };
 		struct sf_buf doc = { 0 };
 		struct sf_error err;
 
@@ -217,14 +217,14 @@ START_TEST(a_key_is_as_long_as_s3_has_them)
 			sf_buf_str(&doc, "%41");
 		sf_buf_str(&doc, "</Key><Size>1</Size></Contents></ListBucketResult>");
 		int r = take(&p, sf_buf_cstr(&doc), &err);
-		ck_assert_int_eq(r == 0, n <= SF_S3_KEY_MAX);
+		ck_assert_int_eq(r == 0, n <= SF_BUCKET_KEY_MAX);
 		sf_buf_release(&doc);
-		sf_s3_pager_release(&p);
+		sf_bucket_pager_release(&p);
 	}
 }
 END_TEST
 
-static int refuse_second(void *arg, const struct sf_s3_entry *e)
+static int refuse_second(void *arg, const struct sf_bucket_entry *e)
 {
 	(void)e;
 	return ++*(int *)arg == 2 ? -ECANCELED : 0;
@@ -232,18 +232,18 @@ static int refuse_second(void *arg, const struct sf_s3_entry *e)
 
 START_TEST(a_callback_ends_the_page)
 {
-	struct sf_s3_pager p = { .prefix = "" };
+	struct sf_bucket_pager p = { .prefix = "" };
 	const char *doc = PAGE(OBJECT("a", "1") OBJECT("b", "1") OBJECT("c", "1"));
 	int calls = 0;
 
 	ck_assert_int_eq(sf_s3_pager_take(&p, doc, strlen(doc), refuse_second, &calls, NULL),
 	                 -ECANCELED);
 	ck_assert_int_eq(calls, 2);
-	sf_s3_pager_release(&p);
+	sf_bucket_pager_release(&p);
 }
 END_TEST
 
-static int count(void *arg, const struct sf_s3_entry *e)
+static int count(void *arg, const struct sf_bucket_entry *e)
 {
 	(void)e;
 	++*(uint64_t *)arg;
@@ -252,7 +252,7 @@ static int count(void *arg, const struct sf_s3_entry *e)
 
 START_TEST(a_million_keys_hold_a_hash_a_page)
 {
-	struct sf_s3_pager p = { .prefix = "" };
+	struct sf_bucket_pager p = { .prefix = "" };
 	struct sf_buf doc = { 0 };
 	uint64_t seen = 0;
 	const unsigned pages = 1000;
@@ -275,7 +275,7 @@ START_TEST(a_million_keys_hold_a_hash_a_page)
 	ck_assert_uint_eq(p.entries, 1000000);
 	ck_assert_uint_le(p.seen_cap, 4 * pages);
 	sf_buf_release(&doc);
-	sf_s3_pager_release(&p);
+	sf_bucket_pager_release(&p);
 }
 END_TEST
 

@@ -6,8 +6,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/vec.h"
-#include "store/s3_list.h"
-#include "store/s3_store.h"
+#include "store/bucket_dirs.h"
 
 #define FLAT_FROM 8      /* directories to look into: all keys in one listing from then on */
 #define DIRS_MAX 1000000 /* of one listing */
@@ -20,7 +19,9 @@ struct dir {
 SF_VEC(dirs, struct dir);
 
 struct listing {
-	struct sf_s3_store *s;
+	struct sf_store *s;
+	const struct sf_bucket_ops *ops;
+	const char *prefix;
 	int (*each)(void *arg, const struct sf_objinfo *info);
 	void *arg;
 	struct sf_error *err;
@@ -34,7 +35,7 @@ struct listing {
 	uint64_t seen;
 };
 
-static int tell(struct listing *l, const char *name, const struct sf_s3_entry *e)
+static int tell(struct listing *l, const char *name, const struct sf_bucket_entry *e)
 {
 	const struct sf_objinfo info = {
 		.name = name,
@@ -51,7 +52,7 @@ static int by_name(const void *a, const void *b)
 }
 
 /* Of a listing of everything: what is no deeper than was asked for, in directories to look into. */
-static int take_flat(struct listing *l, const char *name, const struct sf_s3_entry *e)
+static int take_flat(struct listing *l, const char *name, const struct sf_bucket_entry *e)
 {
 	const char *below = name + l->root_len, *slash = strchr(below, '/');
 	unsigned level = 0;
@@ -60,7 +61,7 @@ static int take_flat(struct listing *l, const char *name, const struct sf_s3_ent
 		level++;
 	if (!level || level > l->depth)
 		return 0;
-	char first[SF_S3_KEY_MAX + 1];
+	char first[SF_BUCKET_KEY_MAX + 1];
 	snprintf(first, sizeof(first), "%.*s", (int)(slash - name), name);
 	const struct dir key = { .name = first };
 	if (!bsearch(&key, l->dirs.at, l->dirs.n, sizeof(key), by_name))
@@ -68,7 +69,7 @@ static int take_flat(struct listing *l, const char *name, const struct sf_s3_ent
 	return tell(l, name, e);
 }
 
-static int take(void *arg, const struct sf_s3_entry *e)
+static int take(void *arg, const struct sf_bucket_entry *e)
 {
 	struct listing *l = arg;
 	const char *name = e->key + l->base_len;
@@ -104,24 +105,12 @@ static int take(void *arg, const struct sf_s3_entry *e)
 /* Everything that begins with @prefix, page by page. */
 static int pages(struct listing *l, const char *prefix, const char *delimiter)
 {
-	struct sf_s3_pager pager = { .prefix = prefix, .delimiter = delimiter };
+	struct sf_bucket_pager pager = { .prefix = prefix, .delimiter = delimiter };
 	int r = 1;
 
-	while (r == 1) {
-		struct sf_buf query = { .limit = 65536 };
-		struct sf_http_answer a = { 0 };
-
-		sf_s3_pager_query(&pager, &query);
-		r = sf_buf_check(&query);
-		r = r < 0 ? sf_fail(l->err, r, "listing: no memory")
-		          : sf_s3_ask(l->s, "GET", NULL, sf_buf_cstr(&query), NULL, SF_S3_PAGE_MAX,
-		                      &a, l->err);
-		if (r >= 0)
-			r = sf_s3_pager_take(&pager, a.body, a.len, take, l, l->err);
-		sf_http_answer_release(&a);
-		sf_buf_release(&query);
-	}
-	sf_s3_pager_release(&pager);
+	while (r == 1)
+		r = l->ops->page(l->s, &pager, take, l, l->err);
+	sf_bucket_pager_release(&pager);
 	return r;
 }
 
@@ -139,7 +128,7 @@ static int list_all(struct listing *l, const char *root)
 	for (size_t i = 0; i < l->dirs.n && r >= 0; i++) { /* more come while it runs */
 		char *prefix;
 
-		if (asprintf(&prefix, "%s%s/", l->s->prefix, l->dirs.at[i].name) < 0)
+		if (asprintf(&prefix, "%s%s/", l->prefix, l->dirs.at[i].name) < 0)
 			return sf_fail(l->err, -ENOMEM, "listing: no memory");
 		l->level = l->dirs.at[i].level;
 		r = pages(l, prefix, "/");
@@ -149,46 +138,45 @@ static int list_all(struct listing *l, const char *root)
 }
 
 /* Nothing begins with @root: is it the name of an object? */
-static int nothing(struct sf_s3_store *s, const char *dir, const char *root, struct sf_error *err)
+static int nothing(const struct listing *l, const char *dir, const char *root)
 {
-	struct sf_http_answer a = { 0 };
 	SF_FREE char *key = strndup(root, strlen(root) - 1);
 	const char *slash = *dir ? "/" : "";
 
-	if (key && sf_s3_ask(s, "HEAD", key, "", NULL, 65536, &a, NULL) == 0) {
-		sf_http_answer_release(&a);
-		return sf_fail(err, -ENOTDIR,
+	if (key && l->ops->has(l->s, key))
+		return sf_fail(l->err, -ENOTDIR,
 		               "'%s%s%s' is an object, not a prefix with objects below it",
-		               s->r.s.source, slash, dir);
-	}
-	return sf_fail(err, -ENOENT, "'%s%s%s': the bucket has no objects below it", s->r.s.source,
-	               slash, dir);
+		               l->s->source, slash, dir);
+	return sf_fail(l->err, -ENOENT, "'%s%s%s': the bucket has no objects below it",
+	               l->s->source, slash, dir);
 }
 
-int sf_s3_list(struct sf_store *store, const char *dir, unsigned depth,
-               int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
-               struct sf_error *err)
+int sf_bucket_list(struct sf_store *s, const struct sf_bucket_ops *ops, const char *prefix,
+                   const char *dir, unsigned depth,
+                   int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
+                   struct sf_error *err)
 {
-	struct sf_s3_store *s = (struct sf_s3_store *)store;
 	struct listing l = { .s = s,
+		             .ops = ops,
+		             .prefix = prefix,
 		             .each = each,
 		             .arg = arg,
 		             .err = err,
 		             .depth = depth,
-		             .base_len = strlen(s->prefix),
+		             .base_len = strlen(prefix),
 		             .root_len = *dir ? strlen(dir) + 1 : 0 };
 	SF_FREE char *root = NULL;
 	int r = *dir ? sf_path_check(dir, strlen(dir), err) : 0;
 
 	if (r < 0)
 		return r;
-	if (asprintf(&root, "%s%s%s", s->prefix, dir, *dir ? "/" : "") < 0)
+	if (asprintf(&root, "%s%s%s", prefix, dir, *dir ? "/" : "") < 0)
 		root = NULL;
 	if (!root)
 		return sf_fail(err, -ENOMEM, "listing: no memory");
 	r = list_all(&l, root);
 	if (r >= 0 && !l.seen && *root)
-		r = nothing(s, dir, root, err);
+		r = nothing(&l, dir, root);
 	for (size_t i = 0; i < l.dirs.n; i++)
 		free(l.dirs.at[i].name);
 	dirs_release(&l.dirs);

@@ -1,0 +1,60 @@
+#include "config.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/map.h"
+#include "base/vec.h"
+#include "store/bucket_list.h"
+
+void sf_bucket_pager_release(struct sf_bucket_pager *p)
+{
+	free(p->token);
+	free(p->seen);
+	p->token = NULL;
+	p->seen = NULL;
+	p->nseen = p->seen_cap = 0;
+}
+
+int sf_bucket_pager_not_again(struct sf_bucket_pager *p, const char *what, const char *s,
+                              struct sf_error *err)
+{
+	uint64_t h = sf_hash(s, strlen(s)) ^ (uint8_t)*what;
+
+	for (size_t i = 0; i < p->nseen; i++)
+		if (p->seen[i] == h)
+			return sf_fail(
+				err, -EBADMSG,
+				"listing: the server goes in a circle: %s '%.200s' was there "
+				"before (page %u)",
+				what, s, p->pages);
+	if (p->nseen == p->seen_cap &&
+	    sf_vec_grow((void **)&p->seen, &p->seen_cap, p->nseen + 1, sizeof(*p->seen)) < 0)
+		return sf_fail(err, -ENOMEM, "listing: no memory");
+	p->seen[p->nseen++] = h;
+	return 0;
+}
+
+int sf_bucket_pager_turn(struct sf_bucket_pager *p, const char *token, struct sf_error *err)
+{
+	if (++p->pages > SF_BUCKET_PAGES_MAX)
+		return sf_fail(err, -E2BIG, "listing: more than %d pages", SF_BUCKET_PAGES_MAX);
+	return token ? sf_bucket_pager_not_again(p, "token", token, err) : 0;
+}
+
+int sf_bucket_pager_key(const struct sf_bucket_pager *p, const char *key, size_t len,
+                        struct sf_error *err)
+{
+	size_t n = strlen(p->prefix);
+
+	if (!len || len > SF_BUCKET_KEY_MAX || memchr(key, '\0', len))
+		return sf_fail(err, -EBADMSG,
+		               "listing: a key of %zu bytes (1 to %d are right), or with a NUL",
+		               len, SF_BUCKET_KEY_MAX);
+	if (len < n || memcmp(key, p->prefix, n) != 0)
+		return sf_fail(
+			err, -EBADMSG,
+			"listing: key '%.*s' does not begin with '%.200s', which was asked for",
+			(int)(len < 200 ? len : 200), key, p->prefix);
+	return 0;
+}
