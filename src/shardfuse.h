@@ -115,9 +115,17 @@ struct shardfuse_context_options {
 	void (*log)(void *arg, int level, const char *line);
 	void *log_arg;
 	int log_level; /* lines up to this one; 0: errors alone */
-	/* https: a file of certificates to trust; NULL: the system's. Kept until the context is
-	 * freed. */
-	const char *ca_bundle;
+	/* Of s3:// and https:// checkpoints, each as the option of the same name of shardfuse(1);
+	 * NULL or 0: as there, from the environment and the user's files. The strings are not
+	 * copied: they live until the context is freed. */
+	const char *ca_bundle; /* a file of certificates to trust; NULL: the system's */
+	const char *endpoint_url, *region, *profile;
+	const char *addressing; /* "path", "virtual" */
+	int no_sign_request, request_payer;
+	/* What was fetched is kept on disk if one of the two is given, and not else: in this
+	 * directory (NULL: the user's cache directory), up to so many bytes (0: as shardfuse(1) does). */
+	const char *cache_dir;
+	uint64_t cache_size;
 };
 /*
  * shardfuse_context_new - starts the threads. @opt may be NULL. Errors: -ENOMEM, -EAGAIN no
@@ -150,7 +158,8 @@ struct shardfuse_open_options {
 	const char *role;
 };
 /*
- * shardfuse_open - open SOURCE (a directory's path, or file://). Reads metadata only.
+ * shardfuse_open - open SOURCE (a directory's path, file://, http://, https:// or s3://). Reads
+ * metadata only.
  * @ctx (NULL: one of its own) outlives the handle; @opt may be NULL, and nothing of it is needed
  * after the call. Memory: about 50 bytes a chunk. Free with shardfuse_close.
  *

@@ -40,6 +40,7 @@ TESTS_UNIT = \
 	%D%/unit/test_json \
 	%D%/unit/test_facts \
 	%D%/unit/test_library \
+	%D%/unit/test_library_store \
 	%D%/unit/test_key_index \
 	%D%/unit/test_key_match \
 	%D%/unit/test_key_near \

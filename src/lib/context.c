@@ -98,6 +98,26 @@ int shardfuse_context_new(const struct shardfuse_context_options *opt,
 	return 0;
 }
 
+struct sf_store_options sf_lib_store_options(const struct shardfuse_context *ctx)
+{
+	const struct shardfuse_context_options *o = &ctx->opt;
+
+	return (struct sf_store_options){
+		.ca_bundle = o->ca_bundle,
+		.endpoint_url = o->endpoint_url,
+		.region = o->region,
+		.profile = o->profile,
+		.addressing = o->addressing,
+		.no_sign_request = o->no_sign_request != 0,
+		.request_payer = o->request_payer != 0,
+		.cache_dir = o->cache_dir,
+		.cache_size = o->cache_size,
+		/* a program that asked for no cache gets none; one that said where, but not how
+		 * large, gets the usual one */
+		.cache_size_given = o->cache_size || !o->cache_dir,
+	};
+}
+
 void shardfuse_context_free(struct shardfuse_context *ctx)
 {
 	if (!ctx)

@@ -26,6 +26,8 @@ struct shardfuse {
 /* A read of callers of the first version that had them. */
 #define SF_LIB_READ_LEAST (offsetof(struct shardfuse_read, result) + sizeof(int))
 
+/* What the context tells its stores; the strings are its caller's. */
+struct sf_store_options sf_lib_store_options(const struct shardfuse_context *ctx);
 /* The public error has the layout of ours; a copy keeps the two types apart. Returns @code. */
 int sf_lib_fail(struct shardfuse_error *ret, const struct sf_error *err, int code);
 /* The tensor of a public number, and how it is shown. -EINVAL. */

@@ -124,7 +124,7 @@ int shardfuse_open(struct shardfuse_context *ctx, const char *source,
 	}
 	if (r >= 0) {
 		h->opt.io = &ctx->io;
-		h->opt.store.ca_bundle = ctx->opt.ca_bundle;
+		h->opt.store = sf_lib_store_options(ctx);
 		r = sf_session_open(&h->s, &h->opt, source, &e);
 	}
 	if (r >= 0)
