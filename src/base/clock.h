@@ -2,6 +2,7 @@
 #ifndef SF_BASE_CLOCK_H
 #define SF_BASE_CLOCK_H
 
+#include <pthread.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -40,7 +41,7 @@ static inline int64_t sf_now_coarse_ms(void)
 }
 
 /* In @ms from now, by @clock: that of the condition or the join that waits until then
- * (CLOCK_REALTIME, unless its attributes say CLOCK_MONOTONIC). */
+ * (CLOCK_REALTIME, unless sf_cond_init() made it). */
 static inline struct timespec sf_until_ms(clockid_t clock, uint64_t ms)
 {
 	struct timespec t;
@@ -53,6 +54,18 @@ static inline struct timespec sf_until_ms(clockid_t clock, uint64_t ms)
 		t.tv_sec++;
 	}
 	return t;
+}
+
+/* A condition whose timed waits are by CLOCK_MONOTONIC: whoever sets the other clock moves no
+ * deadline of ours. */
+static inline void sf_cond_init(pthread_cond_t *c)
+{
+	pthread_condattr_t attr;
+
+	pthread_condattr_init(&attr);
+	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+	pthread_cond_init(c, &attr);
+	pthread_condattr_destroy(&attr);
 }
 
 #endif

@@ -21,15 +21,11 @@ struct sf_deadlines {
 int sf_deadlines_new(struct sf_deadlines **ret, struct sf_error *err)
 {
 	struct sf_deadlines *l = calloc(1, sizeof(*l));
-	pthread_condattr_t attr;
 
 	if (!l)
 		return sf_fail(err, -ENOMEM, "deadlines: no memory");
 	pthread_mutex_init(&l->locked.m, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->locked.wake, &attr);
-	pthread_condattr_destroy(&attr);
+	sf_cond_init(&l->locked.wake);
 	*ret = l;
 	return 0;
 }

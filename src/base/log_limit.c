@@ -54,7 +54,6 @@ int sf_log_limit_new(const struct sf_log *log, unsigned window_ms, unsigned nkey
                      struct sf_log_limit **ret, struct sf_error *err)
 {
 	struct sf_log_limit *l;
-	pthread_condattr_t attr;
 	unsigned buckets = 8;
 
 	nkeys = SF_MAX(nkeys, 1u);
@@ -75,10 +74,7 @@ int sf_log_limit_new(const struct sf_log *log, unsigned window_ms, unsigned nkey
 	for (unsigned i = 0; i < nkeys; i++)
 		l->seen[i].chain = i + 1 < nkeys ? i + 1 : NIL;
 	pthread_mutex_init(&l->locked.m, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->locked.wake, &attr);
-	pthread_condattr_destroy(&attr);
+	sf_cond_init(&l->locked.wake);
 	*ret = l;
 	return 0;
 }

@@ -81,7 +81,6 @@ static void *work(void *arg)
 int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf_error *err)
 {
 	struct sf_thread_pool *pool;
-	pthread_condattr_t attr;
 	int r = 0;
 
 	if (nthreads == 0)
@@ -96,10 +95,7 @@ int sf_thread_pool_new(unsigned nthreads, struct sf_thread_pool **ret, struct sf
 	pool->locked.ending = pool->locked.left = false;
 	pthread_mutex_init(&pool->locked.m, NULL);
 	pthread_cond_init(&pool->locked.wake, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&pool->locked.ended, &attr);
-	pthread_condattr_destroy(&attr);
+	sf_cond_init(&pool->locked.ended);
 	for (; pool->nthreads < nthreads && !r; pool->nthreads += !r)
 		r = sf_thread_start(&pool->thread[pool->nthreads], work, pool);
 	if (r < 0) {

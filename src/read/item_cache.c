@@ -35,7 +35,7 @@ int sf_item_cache_new(struct sf_io *io, struct sf_item_cache **ret, struct sf_er
 	c->timer.fire = timer_fires;
 	c->reclaim.reclaim = reclaim;
 	pthread_mutex_init(&c->locked.m, NULL);
-	pthread_cond_init(&c->locked.idle, NULL);
+	sf_cond_init(&c->locked.idle);
 	sf_budget_reclaim_add(io->budget, &c->reclaim);
 	*ret = c;
 	return 0;

@@ -398,7 +398,7 @@ static void cancel_loading_locked(struct sf_item_cache *c, struct sf_item_owner 
 	for (struct sf_cache_entry *e = owner->loading; e; e = e->next)
 		if (e->want.src && e->want.src->ops->cancel)
 			e->want.src->ops->cancel(e->want.src, &e->req);
-	until = sf_until_ms(CLOCK_REALTIME, 5);
+	until = sf_until_ms(CLOCK_MONOTONIC, 5);
 	pthread_cond_timedwait(&c->locked.idle, &c->locked.m, &until);
 }
 

@@ -57,7 +57,6 @@ static struct sf_waiting *waiting_new(struct sf_source *src, uint64_t off, void 
                                       enum sf_fetch_kind kind)
 {
 	struct sf_waiting *w = malloc(sizeof(*w) + (buf ? 0 : (size_t)len));
-	pthread_condattr_t attr;
 
 	if (!w)
 		return NULL;
@@ -73,10 +72,7 @@ static struct sf_waiting *waiting_new(struct sf_source *src, uint64_t off, void 
 	w->req.done = wake;
 	w->req.wakes = true;
 	pthread_mutex_init(&w->m, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&w->c, &attr);
-	pthread_condattr_destroy(&attr);
+	sf_cond_init(&w->c);
 	return w;
 }
 

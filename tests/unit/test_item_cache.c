@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/lib/test_stores.h"
 #include "base/mem.h"
@@ -569,6 +571,71 @@ START_TEST(what_is_one_owners_no_other_sees)
 }
 END_TEST
 
+/* What the wall clock says: an hour more while it is ahead. */
+static _Atomic bool ahead;
+
+int clock_gettime(clockid_t clock, struct timespec *ret)
+{
+	long r = syscall(SYS_clock_gettime, clock, ret);
+
+	if (ahead && clock == CLOCK_REALTIME)
+		ret->tv_sec += 3600;
+	return (int)r;
+}
+
+static struct sf_source_ops deaf_ops;
+static struct sf_io_req *_Atomic deaf_req;
+static _Atomic unsigned cancels;
+
+static void deaf_submit(struct sf_source *s, struct sf_io_req *req)
+{
+	(void)s;
+	deaf_req = req;
+}
+
+static void deaf_cancel(struct sf_source *s, struct sf_io_req *req)
+{
+	(void)s;
+	(void)req;
+	cancels++;
+}
+
+static void *end_the_second(void *arg)
+{
+	(void)arg;
+	while (cancels < 2)
+		usleep(1000);
+	sf_io_req_end(deaf_req, -ECANCELED);
+	return NULL;
+}
+
+/* A request that is cancelled too early is cancelled again soon, whoever sets the clock meanwhile. */
+START_TEST(a_clock_that_is_set_keeps_no_end_waiting)
+{
+	struct sf_item_cache *c;
+	pthread_t thread;
+	struct wait x;
+
+	begin(0);
+	deaf_ops = *src->ops;
+	deaf_ops.submit = deaf_submit;
+	deaf_ops.cancel = deaf_cancel;
+	deaf_ops.lend = NULL;
+	src->ops = &deaf_ops;
+	ck_assert_int_eq(sf_item_cache_new(&io, &c, NULL), 0);
+	load(c, want(0), &x);
+	while (!deaf_req)
+		usleep(1000);
+	ck_assert_int_eq(pthread_create(&thread, NULL, end_the_second, NULL), 0);
+	ahead = true;
+	free_cache(c);
+	ahead = false;
+	pthread_join(thread, NULL);
+	ck_assert_int_eq(x.r, -ECANCELED);
+	end();
+}
+END_TEST
+
 /* _i: bytes of the file from the blob on; of 8 its header's length is whole, and says too much. */
 START_TEST(a_blob_at_the_very_end_of_its_file_is_refused)
 {
@@ -610,6 +677,7 @@ static Suite *suite(void)
 	tcase_add_test(t, who_may_not_wait_is_told_when_a_load_begins_anew);
 	tcase_add_test(t, a_load_that_needs_more_begins_anew);
 	tcase_add_test(t, an_item_is_known_by_file_offset_and_kind);
+	tcase_add_test(t, a_clock_that_is_set_keeps_no_end_waiting);
 	tcase_add_test(t, what_is_one_owners_no_other_sees);
 	tcase_add_loop_test(t, a_blob_at_the_very_end_of_its_file_is_refused, 6, 9);
 	suite_add_tcase(s, t);
