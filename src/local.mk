@@ -62,6 +62,7 @@ SF_SOURCES_STORE = \
 	%D%/store/open_room.c \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \
+	%D%/store/renew.c \
 	%D%/store/s3_call.c \
 	%D%/store/s3_error.c \
 	%D%/store/s3_list.c \

@@ -68,6 +68,7 @@ TESTS_UNIT = \
 	%D%/unit/test_deadline \
 	%D%/unit/test_plan \
 	%D%/unit/test_read_boxes \
+	%D%/unit/test_renew \
 	%D%/unit/test_read_budget \
 	%D%/unit/test_plan_box \
 	%D%/unit/test_batch \
@@ -126,7 +127,7 @@ TESTS_UNIT = \
 
 # what needs a transport
 if HAVE_CURL
-TESTS_UNIT += %D%/unit/test_remote
+TESTS_UNIT += %D%/unit/test_remote %D%/unit/test_s3_park
 endif
 
 TESTS_FORMAT = \

@@ -102,7 +102,7 @@ static int by_process(struct chain *c, const char *profile, struct sf_aws_creden
 	const char *const argv[] = { "/bin/sh", "-c", command, NULL };
 
 	return !command ? -ENOKEY
-	                : from(c, sf_aws_process(argv, ret, c->err), ret,
+	                : from(c, sf_aws_process(c->env, argv, ret, c->err), ret,
 	                       "credential_process of profile %s", profile);
 }
 
@@ -114,7 +114,7 @@ static int by_sso(struct chain *c, const char *profile, struct sf_aws_credential
 
 	if (!get(c, profile, "sso_account_id") && !get(c, profile, "sso_role_name"))
 		return -ENOKEY;
-	return from(c, sf_aws_process(argv, ret, c->err), ret,
+	return from(c, sf_aws_process(c->env, argv, ret, c->err), ret,
 	            "the aws program (aws sso login --profile %s logs in)", profile);
 }
 

@@ -29,8 +29,10 @@ int sf_aws_reply_json(const char *text, size_t len, bool process, struct sf_aws_
 int sf_aws_reply_xml(const char *text, size_t len, struct sf_aws_credentials *ret,
                      struct sf_error *err);
 
-/* What a program prints. @argv ends with NULL; found by PATH. */
-int sf_aws_process(const char *const *argv, struct sf_aws_credentials *ret, struct sf_error *err);
+/* What a program prints. @argv ends with NULL; found by PATH. It is killed, and all that it started,
+ * when env->program_ms are over or env->stop is true. */
+int sf_aws_process(const struct sf_aws_env *env, const char *const *argv,
+                   struct sf_aws_credentials *ret, struct sf_error *err);
 
 int sf_aws_container(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
                      struct sf_error *err);

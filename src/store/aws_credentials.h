@@ -3,18 +3,18 @@
 #define SF_STORE_AWS_CREDENTIALS_H
 
 #include "store/aws_env.h"
+#include "store/renew.h"
 #include "store/s3_sign.h"
 
-/*
- * One provider for a store; its threads share it. Credentials that expire are fetched again once for
- * all: from 15 minutes before the end whoever asks first does it and the others go on with the old
- * ones; where it fails these stay, and it is tried again a minute later, until they have expired.
- */
+/* One provider for a store; its threads share it. They are fetched as renew.h says: nobody who has
+ * some that hold waits for others. */
 struct sf_aws_provider;
 /* @env is copied, what it points to stays the caller's; @opt may be NULL. Nothing is asked yet. */
 int sf_aws_provider_new(const struct sf_store_options *opt, const struct sf_aws_env *env,
                         struct sf_aws_provider **ret, struct sf_error *err);
-void sf_aws_provider_free(struct sf_aws_provider *p); /* nobody uses it any more; NULL is fine */
+/* Nobody uses it any more: a server or program that is asked just now is not waited for. NULL is
+ * fine. */
+void sf_aws_provider_free(struct sf_aws_provider *p);
 
 /*
  * sf_aws_provider_get - whom to sign as now.
@@ -23,13 +23,16 @@ void sf_aws_provider_free(struct sf_aws_provider *p); /* nobody uses it any more
  * Errors:  -ENOKEY nothing says whom, with where was looked; -EBADMSG what says so is damaged or
  *          contradicts itself; -EIO a server or program that should know did not say; of the
  *          transport. Never with a secret in the message.
- * Threads: any but the transport's: it may wait for a server or a program.
+ * Threads: any but the transport's: it may wait for a server or a program. A failure is told for a
+ *          second or more (renew.h) before they are asked again.
  */
 int sf_aws_provider_get(struct sf_aws_provider *p, struct sf_aws_credentials *ret,
                         struct sf_error *err);
-/* The same without waiting: -EAGAIN (no message) when it would have to. *ret_due: they will expire
- * soon, somebody should call sf_aws_provider_get(). */
-int sf_aws_provider_try(struct sf_aws_provider *p, struct sf_aws_credentials *ret, bool *ret_due);
+/* The same without waiting: -EAGAIN (no message) when it would have to. Any thread. */
+int sf_aws_provider_try(struct sf_aws_provider *p, struct sf_aws_credentials *ret,
+                        struct sf_error *err);
+/* Where to wait for them then. */
+struct sf_renew *sf_aws_provider_renew(struct sf_aws_provider *p);
 /* A server says that those with this key id have expired: they are fetched again. */
 void sf_aws_provider_expired(struct sf_aws_provider *p, const char *key_id);
 

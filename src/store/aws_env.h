@@ -15,6 +15,8 @@ struct sf_aws_env {
 	sf_http_ask_fn *ask;
 	void *ask_arg;
 	int64_t (*now)(void *arg); /* seconds since 1970 */
+	unsigned program_ms;       /* what a program may take; 0: a minute */
+	const _Atomic bool *stop;  /* true: nobody wants an answer any more; NULL: somebody does */
 };
 /* A variable that is set and not empty; NULL otherwise. The caller frees it. */
 char *sf_aws_var(const struct sf_aws_env *env, const char *name);

@@ -12,7 +12,8 @@
 #include "base/mem.h"
 #include "store/aws_chain.h"
 
-#define WAIT_MS 60000  /* for a program: it may have to ask a server */
+#define WAIT_MS 60000u /* for a program: it may have to ask a server */
+#define LOOK_MS 100    /* how often it is looked whether anybody still wants it */
 #define SAYS_MAX 65536 /* bytes that it may print */
 
 extern char **environ;
@@ -47,18 +48,25 @@ static int start(const char *const *argv, int out, pid_t *ret)
 	return -e;
 }
 
-/* All that it prints, until it closes its end: 0, -ETIMEDOUT, -E2BIG, -ENOMEM, -errno. */
-static int listen_to(int fd, int64_t end, struct sf_buf *to)
+static int time_left(const struct sf_aws_env *env, int64_t end)
+{
+	if (env->stop && *env->stop)
+		return -ECANCELED;
+	return sf_now_ms() >= end ? -ETIMEDOUT : 0;
+}
+
+/* All that it prints, until it closes its end: 0, of time_left(), -E2BIG, -ENOMEM, -errno. */
+static int listen_to(const struct sf_aws_env *env, int fd, int64_t end, struct sf_buf *to)
 {
 	for (;;) {
 		struct pollfd p = { fd, POLLIN, 0 };
-		int64_t left = end - sf_now_ms();
 		char block[4096];
 		ssize_t n;
+		int r = time_left(env, end);
 
-		if (left <= 0)
-			return -ETIMEDOUT;
-		if (poll(&p, 1, (int)left) < 0 && errno != EINTR)
+		if (r < 0)
+			return r;
+		if (poll(&p, 1, LOOK_MS) < 0 && errno != EINTR)
 			return -errno;
 		if (!p.revents)
 			continue;
@@ -76,21 +84,21 @@ static int listen_to(int fd, int64_t end, struct sf_buf *to)
 	}
 }
 
-/* It may have closed its end and go on: 0, -ETIMEDOUT. */
-static int wait_for(pid_t pid, int64_t end, int *status)
+/* It may have closed its end and go on: 0, of time_left(). */
+static int wait_for(const struct sf_aws_env *env, pid_t pid, int64_t end, int *status)
 {
 	const struct timespec tick = { .tv_nsec = 5000000 };
+	int r = 0;
 
-	while (waitpid(pid, status, WNOHANG) != pid) {
-		if (sf_now_ms() >= end)
-			return -ETIMEDOUT;
+	while (waitpid(pid, status, WNOHANG) != pid && (r = time_left(env, end)) == 0)
 		nanosleep(&tick, NULL);
-	}
-	return 0;
+	return r;
 }
 
-int sf_aws_process(const char *const *argv, struct sf_aws_credentials *ret, struct sf_error *err)
+int sf_aws_process(const struct sf_aws_env *env, const char *const *argv,
+                   struct sf_aws_credentials *ret, struct sf_error *err)
 {
+	const unsigned most_ms = env->program_ms ? env->program_ms : WAIT_MS;
 	struct sf_buf says = { .limit = SAYS_MAX };
 	int fd[2], status = 0, r;
 	pid_t pid;
@@ -103,18 +111,18 @@ int sf_aws_process(const char *const *argv, struct sf_aws_credentials *ret, stru
 		close(fd[0]);
 		return sf_fail(err, -EIO, "'%.100s' cannot be started: %s", argv[0], strerror(-r));
 	}
-	const int64_t end = sf_now_ms() + WAIT_MS;
-	r = listen_to(fd[0], end, &says);
+	const int64_t end = sf_now_ms() + most_ms;
+	r = listen_to(env, fd[0], end, &says);
 	close(fd[0]);
 	if (r >= 0)
-		r = wait_for(pid, end, &status);
+		r = wait_for(env, pid, end, &status);
 	if (r < 0) {
 		kill(-pid, SIGKILL);
 		while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
 			;
 	}
 	if (r == -ETIMEDOUT)
-		sf_fail(err, r, "the program did not end within %d s", WAIT_MS / 1000);
+		sf_fail(err, r, "the program did not end within %g s", most_ms / 1000.0);
 	else if (r < 0)
 		sf_fail(err, r, "the program's output (%d bytes at most): %s", SAYS_MAX,
 		        strerror(-r));

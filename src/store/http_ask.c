@@ -5,6 +5,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "store/http.h"
 #include "store/store.h"
@@ -114,6 +115,31 @@ static int prepare(struct asking *a, const struct sf_io *io, struct sf_error *er
 	return 0;
 }
 
+#define LOOK_MS 50 /* how often it is looked whether anybody still wants the answer */
+
+static void wait_for(struct asking *a)
+{
+	bool cancelled = false;
+
+	pthread_mutex_lock(&a->m);
+	while (!a->done) {
+		if (!a->ask->stop || cancelled) {
+			pthread_cond_wait(&a->c, &a->m);
+			continue;
+		}
+		const struct timespec until = sf_until_ms(CLOCK_MONOTONIC, LOOK_MS);
+		pthread_cond_timedwait(&a->c, &a->m, &until);
+		if (a->done || !*a->ask->stop)
+			continue;
+		cancelled = true;
+		/* its memory is there until it is done, which is not looked at by others */
+		pthread_mutex_unlock(&a->m);
+		sf_http_cancel(&a->req);
+		pthread_mutex_lock(&a->m);
+	}
+	pthread_mutex_unlock(&a->m);
+}
+
 int sf_http_ask(struct sf_io *io, const struct sf_http_ask *ask, struct sf_http_answer *ret,
                 struct sf_error *err)
 {
@@ -127,12 +153,9 @@ int sf_http_ask(struct sf_io *io, const struct sf_http_ask *ask, struct sf_http_
 	if (r < 0)
 		return r;
 	pthread_mutex_init(&a.m, NULL);
-	pthread_cond_init(&a.c, NULL);
+	sf_cond_init(&a.c);
 	sf_http_submit(http, &a.req);
-	pthread_mutex_lock(&a.m);
-	while (!a.done)
-		pthread_cond_wait(&a.c, &a.m);
-	pthread_mutex_unlock(&a.m);
+	wait_for(&a);
 	pthread_cond_destroy(&a.c);
 	pthread_mutex_destroy(&a.m);
 	r = a.r < 0 ? sf_fail(err, a.r, "%s", a.req.err.msg) : 0;

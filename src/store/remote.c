@@ -46,10 +46,12 @@ struct trip {
 	struct sf_remote_call call;
 	struct remote *src;
 	struct sf_io_req *req;
-	struct sf_task task; /* to make the call where it may wait */
+	struct sf_renew_wait wait; /* for what the call needs */
+	int wait_r;                /* how that ended, http.err has why */
+	struct sf_task task;       /* to go on then */
 	struct trip *prev, *next;
-	bool flying, cancelled; /* under the source's lock */
-	uint64_t done;          /* bytes that are in their places: good, whatever comes */
+	bool flying, parked, cancelled; /* under the source's lock */
+	uint64_t done;                  /* bytes that are in their places: good, whatever comes */
 	int at_iov;
 	size_t at_byte; /* of that iovec */
 	unsigned tries, mended, wrong;
@@ -255,7 +257,7 @@ static void end(struct trip *t, int r)
 	sf_io_req_end(req, r);
 }
 
-static void fly(struct trip *t, bool may_wait);
+static void fly(struct trip *t);
 
 /* Once more, at @when; or, where it would be too late or too often, the end: with @r. */
 static void again(struct trip *t, int r, int64_t after_ms)
@@ -272,7 +274,7 @@ static void again(struct trip *t, int r, int64_t after_ms)
 		return;
 	}
 	t->http.not_before_ns = now + ms * 1000000;
-	fly(t, false);
+	fly(t);
 }
 
 static const char *host(const struct trip *t, int *len)
@@ -300,7 +302,7 @@ static void refused(struct trip *t)
 	if (r == SF_REMOTE_AGAIN && t->mended < SECOND_ROUND) {
 		t->mended++;
 		t->http.not_before_ns = 0;
-		fly(t, false);
+		fly(t);
 		return;
 	}
 	if (r == SF_REMOTE_AGAIN && why.msg[0]) /* what was mended did not help */
@@ -397,9 +399,40 @@ static int make_headers(struct trip *t)
 	return 0;
 }
 
-static void call_task(struct sf_task *task)
+static void go_on(struct sf_task *task)
 {
-	fly(sf_container_of(task, struct trip, task), true);
+	struct trip *t = sf_container_of(task, struct trip, task);
+
+	if (t->wait_r < 0)
+		end(t, t->wait_r);
+	else
+		fly(t);
+}
+
+static void ready(struct sf_renew_wait *w, int r, const char *why)
+{
+	struct trip *t = sf_container_of(w, struct trip, wait);
+
+	t->wait_r = r < 0 ? sf_fail(&t->http.err, r, "'%s': %s", t->src->s.name, why) : 0;
+	t->task.run = go_on;
+	sf_thread_pool_submit(t->src->s.io->pool, &t->task);
+}
+
+/* It goes on when there are credentials, or an error instead; no thread is held. */
+static void park(struct trip *t)
+{
+	struct sf_remote_store *store = t->src->store;
+	bool cancelled;
+
+	t->wait = (struct sf_renew_wait){ .ready = ready };
+	pthread_mutex_lock(&t->src->locked.m);
+	cancelled = t->cancelled;
+	t->parked = !cancelled;
+	if (!cancelled) /* under the lock: whoever cancels it must find it there */
+		sf_renew_park(store->ops->waits_for(store), &t->wait);
+	pthread_mutex_unlock(&t->src->locked.m);
+	if (cancelled)
+		end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
 }
 
 static unsigned timeout_of(const struct trip *t)
@@ -411,17 +444,16 @@ static unsigned timeout_of(const struct trip *t)
 	return (unsigned)SF_MIN(ms, (uint64_t)UINT32_MAX / 2);
 }
 
-static void fly(struct trip *t, bool may_wait)
+static void fly(struct trip *t)
 {
 	struct sf_remote_store *store = t->src->store;
 	bool cancelled;
 	int r;
 
 	sf_remote_call_release(&t->call);
-	r = store->ops->call(store, t->src->s.name, may_wait, &t->call, &t->http.err);
-	if (r == -EAGAIN && !may_wait) {
-		t->task.run = call_task;
-		sf_thread_pool_submit(store->s.io->pool, &t->task);
+	r = store->ops->call(store, t->src->s.name, &t->call, &t->http.err);
+	if (r == -EAGAIN) {
+		park(t);
 		return;
 	}
 	if (r >= 0 && make_headers(t) < 0)
@@ -446,6 +478,7 @@ static void fly(struct trip *t, bool may_wait)
 	t->http.done = on_done;
 	pthread_mutex_lock(&t->src->locked.m);
 	cancelled = t->cancelled;
+	t->parked = false;
 	t->flying = !cancelled;
 	if (!cancelled) /* under the lock: whoever cancels it must find it there */
 		sf_http_submit(store->http, &t->http);
@@ -503,7 +536,7 @@ static void remote_submit(struct sf_source *s, struct sf_io_req *req)
 		t->next->prev = t;
 	src->locked.first = t;
 	pthread_mutex_unlock(&src->locked.m);
-	fly(t, false);
+	fly(t);
 }
 
 static void remote_cancel(struct sf_source *s, struct sf_io_req *req)
@@ -517,6 +550,9 @@ static void remote_cancel(struct sf_source *s, struct sf_io_req *req)
 		t->cancelled = true;
 		if (t->flying)
 			sf_http_cancel(&t->http);
+		else if (t->parked &&
+		         sf_renew_leave(src->store->ops->waits_for(src->store), &t->wait))
+			ready(&t->wait, 0, "");
 	}
 	pthread_mutex_unlock(&src->locked.m);
 }

@@ -4,6 +4,7 @@
 
 #include "store/http.h"
 #include "store/http_retry.h"
+#include "store/renew.h"
 #include "store/source.h"
 
 /* What a request for an object's bytes is made of. Range and If-Match come to it. */
@@ -16,10 +17,12 @@ void sf_remote_call_release(struct sf_remote_call *call);
 
 struct sf_remote_store;
 struct sf_remote_ops {
-	/* Called for every try, on any thread. -EAGAIN: it would have to wait (for credentials),
-	 * and @may_wait is false: it is called again where it may. */
-	int (*call)(struct sf_remote_store *s, const char *name, bool may_wait,
-	            struct sf_remote_call *ret, struct sf_error *err);
+	/* Called for every try, on any thread; never waits. -EAGAIN (no message): what it needs
+	 * (credentials) is being fetched; it is called again when waits_for says so. */
+	int (*call)(struct sf_remote_store *s, const char *name, struct sf_remote_call *ret,
+	            struct sf_error *err);
+	/* Where requests wait without a thread for what call lacked. NULL: it never says -EAGAIN. */
+	struct sf_renew *(*waits_for)(struct sf_remote_store *s);
 	/* An answer to @call that refused, with the first bytes of its body: 0 its status decides; negative:
 	 * that, with a message, is how the request ends; SF_REMOTE_AGAIN: ask once more, what was
 	 * wrong is mended (a new region, new credentials); a message with it is told when that did
@@ -31,7 +34,8 @@ struct sf_remote_ops {
 #define SF_REMOTE_AGAIN 1
 
 /* A store of such sources: the beginning of its own struct. All of its sources are freed before
- * it. */
+ * it. Any thread may use it: what is set stays as it was set when the store was opened, the rest is
+ * atomic. */
 struct sf_remote_store {
 	struct sf_store s;
 	const struct sf_remote_ops *ops;

@@ -16,23 +16,6 @@
 
 /* ---- a request ---- */
 
-/* 0, 1: not signed, -EAGAIN: it would have to wait. */
-static int whom(struct sf_s3_store *s, bool may_wait, struct sf_aws_credentials *ret,
-                struct sf_error *err)
-{
-	bool due;
-	int r;
-
-	if (may_wait)
-		return sf_aws_provider_get(s->provider, ret, err);
-	r = sf_aws_provider_try(s->provider, ret, &due);
-	if (r == 0 && due) { /* this one fetches them, the others go on */
-		sf_aws_credentials_release(ret);
-		return -EAGAIN;
-	}
-	return r < 0 && r != -EAGAIN ? sf_fail(err, r, "no memory for credentials") : r;
-}
-
 static char **copy_headers(const char *const *headers)
 {
 	size_t n = 0, i = 0;
@@ -60,7 +43,8 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 	struct sf_remote_call call = { .url = NULL };
 	char region[sizeof(s->locked.region)];
 	int64_t skew_s;
-	int r = whom(s, may_wait, &cred, err);
+	int r = may_wait ? sf_aws_provider_get(s->provider, &cred, err)
+	                 : sf_aws_provider_try(s->provider, &cred, err);
 
 	if (r < 0)
 		return r;
@@ -106,8 +90,8 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 	return r;
 }
 
-static int remote_call(struct sf_remote_store *r, const char *name, bool may_wait,
-                       struct sf_remote_call *ret, struct sf_error *err)
+static int remote_call(struct sf_remote_store *r, const char *name, struct sf_remote_call *ret,
+                       struct sf_error *err)
 {
 	struct sf_s3_store *s = (struct sf_s3_store *)r;
 	SF_FREE char *key = NULL;
@@ -116,7 +100,7 @@ static int remote_call(struct sf_remote_store *r, const char *name, bool may_wai
 		key = NULL;
 	if (!key)
 		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
-	return sf_s3_call(s, "GET", key, "", may_wait, ret, err);
+	return sf_s3_call(s, "GET", key, "", false, ret, err);
 }
 
 /* ---- an answer that refuses ---- */
@@ -291,7 +275,14 @@ static int remote_refused(struct sf_remote_store *r, const struct sf_remote_call
 	return understand((struct sf_s3_store *)r, &why, err);
 }
 
-const struct sf_remote_ops sf_s3_remote_ops = { .call = remote_call, .refused = remote_refused };
+static struct sf_renew *remote_waits_for(struct sf_remote_store *r)
+{
+	return sf_aws_provider_renew(((struct sf_s3_store *)r)->provider);
+}
+
+const struct sf_remote_ops sf_s3_remote_ops = { .call = remote_call,
+	                                        .waits_for = remote_waits_for,
+	                                        .refused = remote_refused };
 
 /* ---- small requests ---- */
 

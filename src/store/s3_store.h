@@ -30,7 +30,8 @@ struct sf_s3_store {
 
 extern const struct sf_remote_ops sf_s3_remote_ops;
 
-/* A request for @key (NULL: the bucket), signed. As sf_remote_ops.call says. */
+/* A request for @key (NULL: the bucket), signed. -EAGAIN (no message): it would have to wait for
+ * credentials, and @may_wait is false. Any thread. */
 int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const char *query,
                bool may_wait, struct sf_remote_call *ret, struct sf_error *err);
 

@@ -56,13 +56,12 @@ static char *url_of(const struct http_store *h, const char *name)
 	return NULL;
 }
 
-static int http_call(struct sf_remote_store *s, const char *name, bool may_wait,
-                     struct sf_remote_call *ret, struct sf_error *err)
+static int http_call(struct sf_remote_store *s, const char *name, struct sf_remote_call *ret,
+                     struct sf_error *err)
 {
 	struct http_store *h = (struct http_store *)s;
 	struct sf_remote_call call = { .url = url_of(h, name) };
 
-	(void)may_wait;
 	if (h->authorization && call.url) {
 		call.headers = calloc(2, sizeof(*call.headers));
 		if (call.headers)

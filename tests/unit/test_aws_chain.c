@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "store/aws_chain.h"
@@ -102,6 +103,37 @@ START_TEST(a_program_is_run_before_keys_in_the_config_file)
 	ck_says("65536");
 	load(&w, "none");
 	ck_says("127");
+	aws_world_release(&w);
+}
+END_TEST
+
+/* A program that has said everything, or nothing, and goes on: it is ended, and what it started. */
+START_TEST(a_program_that_goes_on_is_ended)
+{
+	static const char *const goes_on[] = {
+		"echo '" JSON("P") "'; exec >&-; sleep 1000 & wait",
+		"sleep 1000 & wait",
+	};
+	const char *const argv[] = { "/bin/sh", "-c", goes_on[_i % 2], NULL };
+	struct sf_aws_credentials c;
+	_Atomic bool stop = _i >= 2;
+	struct aws_world w;
+	int alive[2]; /* its writing end is theirs while they live */
+	char byte;
+
+	aws_world_init(&w);
+	ck_assert_int_eq(pipe(alive), 0);
+	if (stop) /* whoever wanted it has gone: at once, not in the minute that it may take */
+		w.env.stop = &stop;
+	else
+		w.env.program_ms = 300;
+	err.msg[0] = '\0';
+	ck_assert_int_eq(sf_aws_process(&w.env, argv, &c, &err), stop ? -ECANCELED : -ETIMEDOUT);
+	if (!stop)
+		ck_assert_str_eq(err.msg, "the program did not end within 0.3 s");
+	close(alive[1]);
+	ck_assert_int_eq(read(alive[0], &byte, 1), 0);
+	close(alive[0]);
 	aws_world_release(&w);
 }
 END_TEST
@@ -444,6 +476,7 @@ int main(void)
 
 	tcase_add_test(t, variables_come_first_unless_a_profile_is_given);
 	tcase_add_test(t, a_program_is_run_before_keys_in_the_config_file);
+	tcase_add_loop_test(t, a_program_that_goes_on_is_ended, 0, 4);
 	tcase_add_test(t, sso_is_asked_of_the_aws_program);
 	tcase_add_test(t, a_role_is_assumed_as_its_source);
 	tcase_add_test(t, a_web_identity_is_read_at_each_call_and_not_signed);

@@ -58,6 +58,25 @@ static void is(struct machine *m, const char *id)
 	sf_aws_credentials_release(&c);
 }
 
+/* Others are fetched meanwhile: until they are there. */
+static void becomes(struct machine *m, const char *id)
+{
+	for (bool there = false; !there; usleep(1000)) {
+		struct sf_aws_credentials c;
+
+		ck_assert_int_eq(sf_aws_provider_get(m->p, &c, NULL), 0);
+		there = strcmp(c.key_id, id) == 0;
+		sf_aws_credentials_release(&c);
+	}
+}
+
+static void is_asked(struct machine *m, unsigned times)
+{
+	while (m->w.asked < times)
+		usleep(1000);
+	ck_assert_uint_eq(m->w.asked, times);
+}
+
 START_TEST(they_are_fetched_once_and_again_before_the_end)
 {
 	struct machine m;
@@ -69,8 +88,9 @@ START_TEST(they_are_fetched_once_and_again_before_the_end)
 	machine_says(&m, "two", 7200);
 	m.w.now += 2699; /* 15 minutes and a second are left */
 	is(&m, "one");
+	ck_assert_uint_eq(m.w.asked, 3);
 	m.w.now += 1;
-	is(&m, "two");
+	becomes(&m, "two");
 	is(&m, "two");
 	ck_assert_uint_eq(m.w.asked, 6);
 	machine_release(&m);
@@ -82,22 +102,29 @@ START_TEST(the_old_ones_stay_while_fetching_fails)
 	struct machine m;
 	struct sf_aws_credentials c;
 	struct sf_error err;
+	int r;
 
 	machine_init(&m);
 	is(&m, "one");
 	m.answer[1].status = 500;
 	m.w.now += 3000;
 	is(&m, "one");
-	ck_assert_uint_eq(m.w.asked, 6);
-	is(&m, "one"); /* not asked again within a minute */
-	ck_assert_uint_eq(m.w.asked, 6);
-	m.w.now += 60;
+	is_asked(&m, 6);
+	m.w.now += 599; /* they have not ended */
 	is(&m, "one");
-	ck_assert_uint_eq(m.w.asked, 9);
-	m.w.now += 540; /* they have ended */
-	ck_assert_int_eq(sf_aws_provider_get(m.p, &c, &err), -EIO);
+	is_asked(&m, 9);
+	m.w.now += 60;
+	do
+		r = sf_aws_provider_get(m.p, &c, &err);
+	while (r == 0);
+	ck_assert_int_eq(r, -EIO);
 	ck_assert_ptr_nonnull(strstr(err.msg, "answers 500"));
-	machine_says(&m, "two", 7200);
+	unsigned asked = m.w.asked;
+	for (int i = 0; i < 10; i++) /* not asked at every request */
+		ck_assert_int_eq(sf_aws_provider_get(m.p, &c, &err), -EIO);
+	ck_assert_uint_eq(m.w.asked, asked);
+	machine_says(&m, "two", 9000);
+	m.w.now += 60;
 	is(&m, "two");
 	machine_release(&m);
 }
@@ -138,22 +165,17 @@ START_TEST(who_may_not_wait_is_told_so)
 {
 	struct machine m;
 	struct sf_aws_credentials c;
-	bool due = true;
 
 	machine_init(&m);
-	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, &due), -EAGAIN);
-	ck_assert(!due);
-	ck_assert_uint_eq(m.w.asked, 0);
+	m.w.slow_us = 50000;
+	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, NULL), -EAGAIN);
 	is(&m, "one");
-	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, &due), 0);
-	ck_assert(!due);
+	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, NULL), 0);
 	sf_aws_credentials_release(&c);
-	m.w.now += 3000;
-	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, &due), 0);
-	ck_assert(due);
+	m.w.now += 3000; /* soon at their end: the next are fetched, nobody waits */
+	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, NULL), 0);
 	sf_aws_credentials_release(&c);
-	m.w.now += 3000;
-	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, &due), -EAGAIN);
+	is_asked(&m, 6);
 	machine_release(&m);
 }
 END_TEST
@@ -163,13 +185,12 @@ START_TEST(nobody_is_asked_for_who_does_not_sign)
 	struct sf_store_options opt = { .no_sign_request = true };
 	struct sf_aws_credentials c;
 	struct machine m;
-	bool due;
 
 	machine_init(&m);
 	sf_aws_provider_free(m.p);
 	ck_assert_int_eq(sf_aws_provider_new(&opt, &m.w.env, &m.p, NULL), 0);
 	ck_assert_int_eq(sf_aws_provider_get(m.p, &c, NULL), 1);
-	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, &due), 1);
+	ck_assert_int_eq(sf_aws_provider_try(m.p, &c, NULL), 1);
 	ck_assert_uint_eq(m.w.asked, 0);
 	machine_release(&m);
 }
@@ -181,11 +202,10 @@ static void *get_often(void *arg)
 
 	for (int i = 0; i < 50; i++) {
 		struct sf_aws_credentials c;
-		bool due;
 
 		ck_assert_int_eq(sf_aws_provider_get(m->p, &c, NULL), 0);
 		sf_aws_credentials_release(&c);
-		if (sf_aws_provider_try(m->p, &c, &due) == 0)
+		if (sf_aws_provider_try(m->p, &c, NULL) == 0)
 			sf_aws_credentials_release(&c);
 	}
 	return NULL;
@@ -203,7 +223,7 @@ START_TEST(threads_fetch_once_for_all)
 			ck_assert_int_eq(pthread_create(&t[i], NULL, get_often, &m), 0);
 		for (size_t i = 0; i < SF_ARRAY_LEN(t); i++)
 			pthread_join(t[i], NULL);
-		ck_assert_uint_eq(m.w.asked, 3 * (unsigned)round);
+		is_asked(&m, 3 * (unsigned)round);
 		machine_says(&m, "two", 7200);
 		m.w.now += 3600 * round;
 		m.w.now -= round == 1 ? 600 : 0; /* due, and good still */
