@@ -29,6 +29,12 @@ dist-hook:
 noinst_PROGRAMS += %D%/bench/load_metadata
 %C%_bench_load_metadata_SOURCES = %D%/bench/load_metadata.c
 %C%_bench_load_metadata_LDADD = libsf.la $(SF_LIBS)
+if HAVE_CURL
+noinst_PROGRAMS += %D%/bench/curl_receive
+%C%_bench_curl_receive_SOURCES = %D%/bench/curl_receive.c
+%C%_bench_curl_receive_CFLAGS = $(CURL_CFLAGS)
+%C%_bench_curl_receive_LDADD = $(CURL_LIBS)
+endif
 if HAVE_FUSE
 noinst_PROGRAMS += %D%/bench/onefile_server
 %C%_bench_onefile_server_SOURCES = %D%/bench/onefile_server.c
