@@ -251,8 +251,10 @@ static bool run_ended(struct run *run, int r)
 	}
 	pthread_mutex_lock(&q->o->m);
 	set_locked(q->c, run->first, run->n, kept ? SF_BLOCK_THERE : SF_BLOCK_UNKNOWN);
-	/* one reader's wish to end is no other's */
-	wake_locked(q->c, run->first, run->n, r == -ECANCELED ? 0 : r, &run->io.err);
+	/* One reader's wish to end is no other's, nor is its deadline: who waited claims the block
+	 * and asks again, until its own. */
+	wake_locked(q->c, run->first, run->n, r == -ECANCELED || r == -ETIMEDOUT ? 0 : r,
+	            &run->io.err);
 	if (r < 0 && q->r >= 0) {
 		q->r = r;
 		q->req->err = run->io.err;
@@ -280,27 +282,35 @@ static void run_done(struct sf_io_req *req, int r)
 		q->task.run(&q->task);
 }
 
-/* Under the lock, so that whoever cancels the read finds all that was submitted and nothing is
- * submitted after him. */
+/* Nothing is submitted after the read was cancelled but what is under way here: submitting may ask
+ * much of the source inside, so no lock is held, and fetch() looks once more. */
 static void start(struct run *run)
 {
 	struct sf_cache_read *q = run->q;
-	int ended = 1;
+	bool canceled;
 
 	run->io.done = run_done;
 	pthread_mutex_lock(&q->o->m);
 	q->pending++;
 	q->fetched = true;
-	if (q->canceled) {
-		run->io.r = sf_fail(&run->io.err, -ECANCELED, "'%s': canceled", q->src->name);
-	} else {
+	canceled = q->canceled;
+	if (!canceled) {
 		run->next = q->out;
 		q->out = run;
-		ended = sf_source_submit(inner_of(q), &run->io);
 	}
 	pthread_mutex_unlock(&q->o->m);
-	if (ended)
+	if (canceled)
+		run->io.r = sf_fail(&run->io.err, -ECANCELED, "'%s': canceled", q->src->name);
+	if (canceled || sf_source_submit(inner_of(q), &run->io))
 		run_ended(run, run->io.r);
+}
+
+static void cancel_runs_locked(struct sf_cache_read *q)
+{
+	struct sf_source *inner = inner_of(q);
+
+	for (struct run *run = q->out; run; run = run->next)
+		inner->ops->cancel(inner, &run->io);
 }
 
 /* False: nothing is under way. */
@@ -327,6 +337,8 @@ static bool fetch(struct sf_cache_read *q, struct run *claimed)
 	}
 	pthread_mutex_lock(&q->o->m);
 	q->without |= without && !started;
+	if (q->canceled) /* whoever did may have come before the last of them was submitted */
+		cancel_runs_locked(q);
 	last = --q->pending == 0;
 	pthread_mutex_unlock(&q->o->m);
 	return !last;
@@ -478,8 +490,7 @@ void sf_cache_cancel(struct sf_source *src, struct sf_cache_object *o, struct sf
 		q->canceled = true;
 		if (q->forwarded)
 			inner->ops->cancel(inner, req);
-		for (struct run *run = q->out; run; run = run->next)
-			inner->ops->cancel(inner, &run->io);
+		cancel_runs_locked(q);
 		if (q->waits) {
 			for (at = &q->c->waiting; *at != q; at = &(*at)->next_waiting)
 				;

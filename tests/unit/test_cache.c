@@ -7,6 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "store/filter.h"
 #include "tests/lib/cache_world.h"
 
 #define B SF_CACHE_BLOCK
@@ -299,6 +300,86 @@ START_TEST(a_failure_is_told_to_all_who_wait_and_nothing_is_kept)
 }
 END_TEST
 
+/* The deadline that a fetch missed is that of the read which began it. */
+START_TEST(one_readers_timeout_is_no_others)
+{
+	struct sf_fault plan = { .fail_at = 0, .code = -ETIMEDOUT, .delay_ms = 100 };
+	struct sf_far far = { .etag = "f" };
+	struct sf_store *mem, *faulty, *store;
+	struct sf_source *src;
+	struct asked a[3];
+	unsigned late = 0;
+
+	cw_begin(&w, NULL);
+	ck_assert_int_eq(sf_store_far(&w.io, &w.object, 1, &far, &mem, NULL), 0);
+	ck_assert_int_eq(sf_store_fault(mem, &plan, &faulty, NULL), 0);
+	ck_assert_int_eq(sf_store_cached(faulty, w.cache, &store, NULL), 0);
+	ck_assert_int_eq(store->ops->open(store, "a/x", NULL, &src, NULL), 0);
+	for (unsigned i = 0; i < SF_ARRAY_LEN(a); i++)
+		ask(&a[i], src, 100 * i, 100);
+	for (unsigned i = 0; i < SF_ARRAY_LEN(a); i++) {
+		int r = outcome(&a[i]);
+		late += r == -ETIMEDOUT;
+		ck_assert_msg(r == 0 || r == -ETIMEDOUT, "%d %s", r, a[i].req.err.msg);
+		if (r == 0)
+			ck_assert_mem_eq(a[i].at, w.bytes + 100 * i, 100);
+		free(a[i].at);
+	}
+	ck_assert_uint_eq(late, 1);
+	sf_source_unref(src);
+	sf_store_free(store);
+	cw_end(&w);
+	cw_remove(&w);
+}
+END_TEST
+
+/* A source that looks at the cache while something is asked of it: where a lock of the cache is held
+ * meanwhile, it never answers. */
+static struct sf_source *outer;
+
+static void look_and_submit(struct sf_source *src, struct sf_io_req *req)
+{
+	uint8_t byte;
+	struct iovec iov = { &byte, 1 };
+
+	failures += sf_source_try(outer, 0, &iov, 1, 1, SF_FETCH_TENSOR, NULL) != -EAGAIN;
+	sf_filter_submit(src, req);
+}
+
+static int wrap_looking(void *arg, struct sf_source *src, struct sf_source **ret,
+                        struct sf_error *err)
+{
+	static const struct sf_source_ops ops = { .submit = look_and_submit };
+	struct sf_filter *f = calloc(1, sizeof(*f));
+
+	(void)arg, (void)err;
+	ck_assert_ptr_nonnull(f);
+	sf_filter_init(f, &ops, src);
+	*ret = &f->s;
+	return 0;
+}
+
+START_TEST(nothing_is_locked_while_something_is_asked_for)
+{
+	struct sf_far far = { .etag = "f" };
+	struct sf_store *mem, *looking, *store;
+
+	cw_begin(&w, NULL);
+	ck_assert_int_eq(sf_store_far(&w.io, &w.object, 1, &far, &mem, NULL), 0);
+	ck_assert_int_eq(sf_store_filter(mem, wrap_looking, NULL, NULL, &looking, NULL), 0);
+	ck_assert_int_eq(sf_store_cached(looking, w.cache, &store, NULL), 0);
+	ck_assert_int_eq(store->ops->open(store, "a/x", NULL, &outer, NULL), 0);
+	cw_read(&w, outer, 20 * B, 1);
+	cw_read(&w, outer, 10, 1);
+	ck_assert_uint_eq(far.requests, 2);
+	ck_assert_uint_eq(failures, 0);
+	sf_source_unref(outer);
+	sf_store_free(store);
+	cw_end(&w);
+	cw_remove(&w);
+}
+END_TEST
+
 /* Two servers may call what they have the same. */
 START_TEST(another_server_is_another_object)
 {
@@ -534,6 +615,8 @@ int main(void)
 	tcase_add_test(t, one_readers_cancel_is_no_others);
 	tcase_add_test(t, a_canceled_fetch_is_made_anew_for_who_waits);
 	tcase_add_test(t, a_failure_is_told_to_all_who_wait_and_nothing_is_kept);
+	tcase_add_test(t, one_readers_timeout_is_no_others);
+	tcase_add_test(t, nothing_is_locked_while_something_is_asked_for);
 	tcase_add_test(t, another_server_is_another_object);
 	tcase_add_test(t, the_files_are_ours_alone_and_name_no_secret);
 	tcase_add_test(t, damage_on_disk_is_a_miss);
