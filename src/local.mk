@@ -48,6 +48,7 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_file.c \
 	%D%/store/cache_map.c \
 	%D%/store/cache_read.c \
+	%D%/store/cache_room.c \
 	%D%/store/cache_source.c \
 	%D%/store/cache_sweep.c \
 	%D%/store/fetch_many.c \

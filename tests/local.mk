@@ -10,6 +10,7 @@ TESTS_UNIT = \
 	%D%/unit/test_cache \
 	%D%/unit/test_cache_dir \
 	%D%/unit/test_cache_map \
+	%D%/unit/test_cache_room \
 	%D%/unit/test_cache_sweep \
 	%D%/unit/test_catalog \
 	%D%/unit/test_catalog_map \

@@ -10,6 +10,7 @@
 #include "base/mem.h"
 #include "store/cache_dir.h"
 #include "store/cache_priv.h"
+#include "store/cache_room.h"
 #include "store/cache_sweep.h"
 
 #define BUCKETS 256
@@ -24,12 +25,10 @@ struct sf_cache {
 	struct sf_io *io;
 	int dir;
 	char *path;
-	uint64_t limit;
-	_Atomic uint64_t used;  /* bytes on disk at the last sweep, and our own since */
-	_Atomic uint64_t since; /* of them, our own */
-	_Atomic bool off;       /* it cannot be written to */
-	_Atomic bool full;      /* the file system is; a sweep looks again */
-	_Atomic unsigned told;  /* bits of what the log was told */
+	struct sf_cache_room room;
+	_Atomic bool off;      /* it cannot be written to */
+	_Atomic bool full;     /* the file system is; a sweep looks again */
+	_Atomic unsigned told; /* bits of what the log was told */
 	_Atomic bool sweeping;
 	_Atomic int64_t sweep_after_ms;
 	struct sf_task sweep;
@@ -108,17 +107,16 @@ static uint64_t floor_of(int dir)
 static void sweep_task(struct sf_task *task)
 {
 	struct sf_cache *c = sf_container_of(task, struct sf_cache, sweep);
-	struct sf_cache_sweep s = { .limit = c->limit,
+	struct sf_cache_sweep s = { .limit = c->room.limit,
 		                    .floor = floor_of(c->dir),
 		                    .young_s = YOUNG_S,
 		                    .removed = removed,
 		                    .arg = c };
 	struct sf_error err = SF_ERROR_INIT;
-	uint64_t since = atomic_load(&c->since);
+	uint64_t begun = sf_cache_room_sweep(&c->room);
 
 	if (sf_cache_sweep(c->dir, &s, &err) >= 0) {
-		atomic_store(&c->used, s.kept);
-		atomic_fetch_sub(&c->since, since);
+		sf_cache_room_swept(&c->room, begun, s.kept);
 		atomic_store(&c->full, s.full);
 	} else {
 		sf_log(c->io->log, SF_LOG_DEBUG, "%s", err.msg);
@@ -137,24 +135,27 @@ static void want_sweep(struct sf_cache *c)
 	sf_thread_pool_submit(c->io->pool, &c->sweep);
 }
 
-bool sf_cache_room(struct sf_cache *c, uint64_t bytes)
+bool sf_cache_promise(struct sf_cache *c, uint64_t bytes)
 {
-	uint64_t used = atomic_load_explicit(&c->used, memory_order_relaxed);
-
 	if (atomic_load_explicit(&c->off, memory_order_relaxed))
 		return false;
-	if (!atomic_load_explicit(&c->full, memory_order_relaxed) && used <= c->limit &&
-	    bytes <= c->limit - used)
+	if (!atomic_load_explicit(&c->full, memory_order_relaxed) &&
+	    sf_cache_room_take(&c->room, bytes))
 		return true;
 	want_sweep(c);
 	return false;
 }
 
-void sf_cache_stored(struct sf_cache *c, uint64_t bytes)
+void sf_cache_kept(struct sf_cache *c, uint64_t bytes)
 {
-	atomic_fetch_add_explicit(&c->used, bytes, memory_order_relaxed);
-	if (atomic_fetch_add_explicit(&c->since, bytes, memory_order_relaxed) > c->limit / 16)
+	/* others may have written as much */
+	if (sf_cache_room_kept(&c->room, bytes) > c->room.limit / 16)
 		want_sweep(c);
+}
+
+void sf_cache_not_kept(struct sf_cache *c, uint64_t bytes)
+{
+	sf_cache_room_give(&c->room, bytes);
 }
 
 void sf_cache_failed(struct sf_cache *c, int r)
@@ -212,7 +213,7 @@ int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cac
 	c->io = io;
 	c->dir = fd;
 	c->path = SF_STEAL(path);
-	c->limit = size;
+	c->room.limit = size;
 	pthread_mutex_init(&c->locked.m, NULL);
 	atomic_store(&io->counters.cached, true);
 	want_sweep(c); /* how much is there */

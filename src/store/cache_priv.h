@@ -55,9 +55,11 @@ void sf_blocks_unref(struct sf_blocks *c);
 /* They are used no more: what is asked for next is looked for anew. */
 void sf_blocks_retire(struct sf_blocks *c);
 
-/* May so many bytes more be kept? Asks for a sweep where they may not. */
-bool sf_cache_room(struct sf_cache *c, uint64_t bytes);
-void sf_cache_stored(struct sf_cache *c, uint64_t bytes);
+/* May so many bytes more be kept? Asks for a sweep where they may not. Where they may, one of the
+ * other two follows. */
+bool sf_cache_promise(struct sf_cache *c, uint64_t bytes);
+void sf_cache_kept(struct sf_cache *c, uint64_t bytes);
+void sf_cache_not_kept(struct sf_cache *c, uint64_t bytes);
 void sf_cache_failed(struct sf_cache *c, int r);                   /* writing to it did */
 void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes); /* a read of so many bytes */
 void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes);

@@ -204,15 +204,20 @@ static struct run *missing(struct run *run)
 static bool prepare(struct run *run)
 {
 	struct sf_cache_read *q = run->q;
-	struct sf_budget *budget = sf_cache_io(q->o->cache)->budget;
+	struct sf_cache *cache = q->o->cache;
+	struct sf_budget *budget = sf_cache_io(cache)->budget;
 	const uint64_t off = run->first * SF_CACHE_BLOCK;
 
 	run->len = SF_MIN(run->n * SF_CACHE_BLOCK, q->o->id.size - off);
-	if (!q->c->file->writable || !sf_cache_room(q->o->cache, run->len) ||
-	    !sf_budget_take(budget, SF_BUDGET_FETCH, run->len))
+	if (!q->c->file->writable || !sf_cache_promise(cache, run->len))
 		return false;
+	if (!sf_budget_take(budget, SF_BUDGET_FETCH, run->len)) {
+		sf_cache_not_kept(cache, run->len);
+		return false;
+	}
 	if (sf_pages_make(&run->pages, run->len) < 0) {
 		sf_budget_give(budget, SF_BUDGET_FETCH, run->len);
+		sf_cache_not_kept(cache, run->len);
 		return false;
 	}
 	run->iov = (struct iovec){ run->pages.at, run->len };
@@ -244,11 +249,10 @@ static bool run_ended(struct run *run, int r)
 		sf_cache_count_fetched(cache, run->len);
 		w = sf_cache_file_store(q->c->file, run->first, run->pages.at, run->len);
 		kept = w >= 0;
-		if (kept)
-			sf_cache_stored(cache, run->len);
-		else
+		if (!kept)
 			sf_cache_failed(cache, w);
 	}
+	(kept ? sf_cache_kept : sf_cache_not_kept)(cache, run->len);
 	pthread_mutex_lock(&q->o->m);
 	set_locked(q->c, run->first, run->n, kept ? SF_BLOCK_THERE : SF_BLOCK_UNKNOWN);
 	/* One reader's wish to end is no other's, nor is its deadline: who waited claims the block

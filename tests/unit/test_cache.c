@@ -225,7 +225,7 @@ START_TEST(one_readers_cancel_is_no_others)
 	w.far.hold_until = 2; /* the first request stays until there is another */
 	src = cw_open(&w);
 	ask(&one, src, 0, 100);
-	while (!w.far.flying)
+	while (!w.far.requests)
 		sched_yield();
 	ask(&two, src, 50, 100);  /* waits for the first one's block */
 	ask(&three, src, 90, 20); /* so does this */
@@ -257,7 +257,7 @@ START_TEST(a_canceled_fetch_is_made_anew_for_who_waits)
 		src = cw_open(&w);
 		ask(&one, src, 0, 100);
 		if (i & 1)
-			while (!w.far.flying)
+			while (!w.far.requests)
 				sched_yield();
 		ask(&two, src, 50, 100);
 		src->ops->cancel(src, &one.req);
@@ -579,6 +579,31 @@ START_TEST(no_more_is_kept_than_was_allowed)
 }
 END_TEST
 
+START_TEST(nor_by_many_at_once)
+{
+	struct asked a[30];
+	struct sf_source *src;
+	struct stat st;
+
+	cw_begin_size(&w, NULL, 10 * B);
+	w.far.hold_until = 8; /* nothing has come before many are under way */
+	src = cw_open(&w);
+	for (unsigned i = 0; i < SF_ARRAY_LEN(a); i++)
+		ask(&a[i], src, i * B + 7, 100);
+	for (unsigned i = 0; i < SF_ARRAY_LEN(a); i++) {
+		ck_assert_int_eq(outcome(&a[i]), 0);
+		ck_assert_mem_eq(a[i].at, w.bytes + i * B + 7, 100);
+		free(a[i].at);
+	}
+	ck_assert_int_eq(stat(cw_file(&w, ".data"), &st), 0);
+	ck_assert_uint_le((uint64_t)st.st_blocks * 512, 10 * B);
+	ck_assert_uint_ge((uint64_t)st.st_blocks * 512, 9 * B);
+	sf_source_unref(src);
+	cw_end(&w);
+	cw_remove(&w);
+}
+END_TEST
+
 START_TEST(without_memory_the_read_goes_through)
 {
 	struct sf_source *src;
@@ -624,6 +649,7 @@ int main(void)
 	tcase_add_test(t, a_file_cut_while_it_is_open_is_a_miss);
 	tcase_add_test(t, a_disk_that_refuses_is_said_once_and_done_without);
 	tcase_add_test(t, no_more_is_kept_than_was_allowed);
+	tcase_add_test(t, nor_by_many_at_once);
 	tcase_add_test(t, without_memory_the_read_goes_through);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
