@@ -20,6 +20,33 @@ const struct sf_objinfo *sf_format_listed(const struct sf_objinfo *files, size_t
 	return n ? bsearch(name, files, n, sizeof(*files), by_name) : NULL;
 }
 
+struct parts {
+	const char *dir, *name;
+	size_t dir_len, len;
+};
+
+static int by_parts(const void *key, const void *elem)
+{
+	const struct parts *p = key;
+	const char *name = ((const struct sf_objinfo *)elem)->name;
+	int c = strncmp(p->dir, name, p->dir_len);
+
+	if (c)
+		return c;
+	c = strncmp(p->name, name + p->dir_len, p->len);
+	return c ? c : -(name[p->dir_len + p->len] != '\0');
+}
+
+const struct sf_objinfo *sf_format_file(const struct sf_format_dir *dir, const char *name,
+                                        size_t len)
+{
+	struct parts p = { dir->dir, name, strlen(dir->dir), len };
+
+	if (!dir->nfiles || memchr(name, '\0', len))
+		return NULL;
+	return bsearch(&p, dir->files, dir->nfiles, sizeof(*dir->files), by_parts);
+}
+
 void sf_format_found_release(struct sf_format_found *f)
 {
 	sf_objinfos_release(&f->files);
@@ -61,6 +88,10 @@ int sf_format_find(struct sf_format_dir *dir, const char *const *names, size_t n
 		sf_buf_str(&name, dir->dir);
 		sf_buf_str(&name, names[i]);
 		sf_buf_cstr(&name);
+		if (sf_buf_check(&name) == -ENOMEM) {
+			r = -ENOMEM;
+			break;
+		}
 		if (sf_buf_check(&name) < 0 ||
 		    sf_path_check((const char *)name.at, name.len, NULL) < 0 ||
 		    sf_format_listed(dir->files, dir->nfiles, (const char *)name.at))

@@ -22,6 +22,10 @@ struct sf_format_dir {
 /* The listed file of this name, or NULL. */
 const struct sf_objinfo *sf_format_listed(const struct sf_objinfo *files, size_t n,
                                           const char *name);
+/* The same of a name relative to @dir: needs no memory to put them together, so that want of it is
+ * never taken for a missing file. */
+const struct sf_objinfo *sf_format_file(const struct sf_format_dir *dir, const char *name,
+                                        size_t len);
 
 struct sf_ckpt_builder;
 SF_VEC(sf_objinfos, struct sf_objinfo);

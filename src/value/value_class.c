@@ -24,20 +24,20 @@ static const char *module_of(const struct sf_pv *global)
 /* "module.Name" of a class, as text in the buffer. */
 static void put_name(struct sf_vj *j, const struct sf_pv *v)
 {
-	struct sf_buf name = { .limit = 4096 };
+	char name[4096] = "?"; /* so that want of memory makes no other name */
+	size_t len = 1;
 
 	if (v && v->kind == SF_PV_GLOBAL) {
 		const struct sf_pv *n = v->global.name;
-		sf_buf_str(&name, module_of(v));
-		sf_buf_byte(&name, '.');
-		sf_buf_add(&name, n->str.at, n->str.len);
+		size_t module = strlen(module_of(v));
+		if (module < sizeof(name) && n->str.len < sizeof(name) - module) {
+			memcpy(name, module_of(v), module);
+			name[module] = '.';
+			memcpy(name + module + 1, n->str.at, n->str.len);
+			len = module + 1 + n->str.len;
+		}
 	}
-	if (name.len == 0 || sf_buf_check(&name) < 0) {
-		sf_buf_reset(&name);
-		sf_buf_str(&name, "?");
-	}
-	sf_vj_str(j, (const char *)name.at, name.len);
-	sf_buf_release(&name);
+	sf_vj_str(j, name, len);
 }
 
 static bool is(const struct sf_pv *v, const char *module, const char *name)

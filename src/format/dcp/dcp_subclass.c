@@ -81,23 +81,14 @@ static const struct dcp_item *first_item(const struct dcp_meta *m, const struct 
 	return t->dtype != SF_DTYPE_NONE && item->len == bytes ? NULL : item;
 }
 
-/* *ret is NULL where there is nothing to look at. */
-static int find_file(struct finder *f, uint32_t place, const struct sf_objinfo **ret)
+/* NULL: there is nothing to look at. */
+static const struct sf_objinfo *find_file(const struct finder *f, uint32_t place)
 {
 	const struct dcp_str *path = &f->m->str.at[f->m->place.at[place].path];
-	SF_CLEANUP(sf_buf_release) struct sf_buf name = { .limit = 65536 };
 
-	*ret = NULL;
 	if (sf_path_check(path->at, path->len, NULL) < 0 || sf_surrogates_any(path->at, path->len))
-		return 0;
-	sf_buf_str(&name, f->src->dir);
-	sf_buf_add(&name, path->at, path->len);
-	sf_buf_cstr(&name);
-	if (sf_buf_check(&name) < 0)
-		return sf_fail(f->err, sf_buf_check(&name), "dcp: a file name of %u bytes",
-		               path->len);
-	*ret = sf_format_listed(f->src->files, f->src->nfiles, (const char *)name.at);
-	return 0;
+		return NULL;
+	return sf_format_file(f->src, path->at, path->len);
 }
 
 /*
@@ -204,7 +195,6 @@ static int look_at_some(struct finder *f, const uint32_t *todo, size_t n)
 {
 	SF_FREE struct sf_fetch_one *o = sf_alloc_array(n, sizeof(*o));
 	SF_FREE uint32_t *of = sf_alloc_array(n, sizeof(*of));
-	const struct sf_objinfo *info;
 	size_t asked = 0;
 	int r = 0;
 
@@ -212,10 +202,8 @@ static int look_at_some(struct finder *f, const uint32_t *todo, size_t n)
 		return sf_fail(f->err, -ENOMEM, "dcp: no memory to look at %zu items", n);
 	for (size_t i = 0; i < n; i++) {
 		struct candidate *c = &f->c[todo[i]];
+		const struct sf_objinfo *info = find_file(f, c->item->place);
 		c->looked = true;
-		r = find_file(f, c->item->place, &info);
-		if (r < 0)
-			return r;
 		if (!info)
 			continue;
 		of[asked] = todo[i];

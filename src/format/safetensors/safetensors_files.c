@@ -35,14 +35,9 @@ size_t safetensors_count(const struct sf_format_dir *src, bool below)
 	return found;
 }
 
-const struct sf_objinfo *safetensors_listed(struct safetensors_lowering *h, const char *name)
+const struct sf_objinfo *safetensors_listed(const struct safetensors_lowering *h, const char *name)
 {
-	sf_buf_reset(&h->name);
-	sf_buf_str(&h->name, h->src->dir);
-	sf_buf_str(&h->name, name);
-	name = sf_buf_cstr(&h->name);
-	return sf_buf_check(&h->name) < 0 ? NULL
-	                                  : sf_format_listed(h->src->files, h->src->nfiles, name);
+	return sf_format_file(h->src, name, strlen(name));
 }
 
 static int same_key(void *arg, uint32_t value, const char *key, size_t len)

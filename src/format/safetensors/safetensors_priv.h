@@ -59,7 +59,7 @@ struct safetensors_lowering {
 /* Safetensors files in src->dir itself, or @below it in sharded/. */
 size_t safetensors_count(const struct sf_format_dir *src, bool below);
 /* The listed file of this name in the directory, or NULL. */
-const struct sf_objinfo *safetensors_listed(struct safetensors_lowering *h, const char *name);
+const struct sf_objinfo *safetensors_listed(const struct safetensors_lowering *h, const char *name);
 /* The index's keys, in its order, and which file each should be in. */
 int safetensors_read_index(struct safetensors_lowering *h, const struct sf_objinfo *index);
 /* Which files make the checkpoint when no index says so? */
