@@ -109,6 +109,7 @@ TESTS_UNIT = \
 	%D%/unit/test_tree_hf \
 	%D%/unit/test_tree_cache \
 	%D%/unit/test_tree_links \
+	%D%/unit/test_tree_random \
 	%D%/unit/test_value_class \
 	%D%/unit/test_value_json \
 	%D%/unit/test_values \
@@ -351,7 +352,7 @@ endif
 
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/seam_torch.h %D%/format/seam_world.h %D%/lib/ckpt_find.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
-EXTRA_DIST += %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
+EXTRA_DIST += %D%/unit/value_json_cases.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
 EXTRA_DIST += %D%/lib/aws_world.h
 EXTRA_DIST += %D%/lib/zstd_items.h
 EXTRA_DIST += %D%/lib/cache_world.h
