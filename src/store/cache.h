@@ -37,9 +37,14 @@ int sf_store_cached(struct sf_store *s, struct sf_cache *c, struct sf_store **re
                     struct sf_error *err);
 
 /*
- * sf_store_keep - *s, a store that is far, goes behind its process's cache, if @opt (NULL: nothing
- * is given) wants one: a directory, or a size that is not 0. The first store that does says where
- * and how much for all of them. Else *s stays as it is, and nothing of it is on disk.
+ * sf_store_keep - *s, a store that is far, goes behind its process's cache, unless @opt is NULL or
+ * has a size of 0: then *s stays as it is, and nothing of it is on disk.
+ *
+ * The first store says where and how much for all of the process. *s is replaced on success only.
+ * Errors:  as sf_cache_new(), where a directory or a size was asked for. The user's own directory,
+ *          where nobody did, is done without if it cannot be used, which the log says once; *s then
+ *          stays as it is.
+ * Threads: any number of calls at once. Waits for the disk.
  */
 int sf_store_keep(struct sf_store **s, const struct sf_store_options *opt, struct sf_error *err);
 

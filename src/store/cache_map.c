@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "store/cache_map.h"
+#include "store/http_range.h"
 
 /*
  * The header, little-endian: magic, u32 CRC of what follows, u32 bytes of a block, u64 size of the
@@ -25,13 +26,24 @@
 _Static_assert(URL_AT + SF_CACHE_ID_MAX + 2 <= SF_CACHE_HEAD,
                "a header has room for what it names");
 
-int sf_cache_version(uint64_t size, const struct sf_version *version, char **ret_text)
+/* Written a moment ago by its date, which tells seconds apart and no less: it may be written once
+ * more in the same second, and look the same. */
+static bool is_fresh(const char *tag, int64_t now_s)
+{
+	int64_t at_s;
+
+	return tag[0] != '"' && sf_http_date(tag, &at_s) && at_s > now_s - SF_CACHE_FRESH_S;
+}
+
+int sf_cache_version(uint64_t size, const struct sf_version *version, int64_t now_s,
+                     char **ret_text)
 {
 	const char *tag = version->etag;
 	int n;
 
 	*ret_text = NULL;
-	if (!size || size > SF_CACHE_OBJECT_MAX || (tag && (!*tag || strncmp(tag, "W/", 2) == 0)) ||
+	if (!size || size > SF_CACHE_OBJECT_MAX ||
+	    (tag && (!*tag || strncmp(tag, "W/", 2) == 0 || is_fresh(tag, now_s))) ||
 	    (!tag && !version->dev && !version->ino && !version->mtime_ns))
 		return 0;
 	if (tag)

@@ -30,9 +30,12 @@ static inline uint64_t sf_cache_nblocks(uint64_t size)
 }
 
 /* Can blocks of it be kept? Not when it is empty, too long, or has no version to tell it by: none
- * at all, or a weak tag, which two contents may share. *ret_text: the version as text, malloc'ed.
- * 1, 0, or -ENOMEM. */
-int sf_cache_version(uint64_t size, const struct sf_version *version, char **ret_text);
+ * at all, a weak tag, which two contents may share, or a date of the last SF_CACHE_FRESH_S seconds
+ * before @now_s (of the epoch), or to come. *ret_text: the version as text, malloc'ed. 1, 0, or
+ * -ENOMEM. */
+#define SF_CACHE_FRESH_S 60
+int sf_cache_version(uint64_t size, const struct sf_version *version, int64_t now_s,
+                     char **ret_text);
 
 /* SHA-256 of the three as hex, NUL behind. -ENOMEM */
 int sf_cache_name(const struct sf_cache_id *id, char ret[SF_CACHE_NAME + 1]);

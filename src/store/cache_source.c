@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "store/cache_priv.h"
@@ -112,7 +113,7 @@ static int wrap(void *arg, struct sf_source *src, struct sf_source **ret, struct
 	SF_FREE char *version = NULL, *url = NULL;
 
 	(void)err;
-	if (sf_cache_version(src->size, &src->version, &version) > 0) {
+	if (sf_cache_version(src->size, &src->version, time(NULL), &version) > 0) {
 		s = calloc(1, sizeof(*s));
 		if (asprintf(&url, "%s/%s", store->url, src->name) < 0)
 			url = NULL;
@@ -177,11 +178,23 @@ static int process_cache(struct sf_io *io, const struct sf_store_options *opt,
 
 int sf_store_keep(struct sf_store **s, const struct sf_store_options *opt, struct sf_error *err)
 {
+	struct sf_io *io = (*s)->io;
+	struct sf_error why = SF_ERROR_INIT;
 	struct sf_cache *c;
 	int r;
 
-	if (!opt || (opt->cache_size_given ? !opt->cache_size : !opt->cache_dir))
+	if (!opt || (opt->cache_size_given && !opt->cache_size))
 		return 0;
-	r = process_cache((*s)->io, opt, &c, err);
-	return r < 0 ? r : sf_store_cached(*s, c, s, err);
+	r = process_cache(io, opt, &c, &why);
+	if (r >= 0)
+		return sf_store_cached(*s, c, s, err);
+	if (opt->cache_size_given || opt->cache_dir)
+		return sf_fail(err, r, "%s", why.msg);
+	/* nobody asked for it: what works without it goes on without it */
+	if (!atomic_exchange(&io->cache_refused, true))
+		sf_log(io->log, SF_LOG_WARN,
+		       "%s: what is fetched is not kept (--cache-dir says where else, "
+		       "--cache-size=0 that it need not be)",
+		       why.msg);
+	return 0;
 }

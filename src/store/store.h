@@ -84,6 +84,7 @@ struct sf_io {
 	struct sf_thread_pool *make;
 	struct sf_http *_Atomic http;   /* http.h; NULL: nothing was asked of a server yet */
 	struct sf_cache *_Atomic cache; /* cache.h; NULL: no store wanted it yet */
+	_Atomic bool cache_refused;     /* the user's directory cannot be used: it was said */
 	struct sf_deadlines *deadlines; /* of reads that wait */
 	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */

@@ -117,6 +117,37 @@ def nothing(d):
     check("a local source needs none", not os.path.exists(f"{d}/none"))
 
 
+def nothing_is_written(d):
+    """Where every directory that may be written to is watched: a tmpfs over each, none of which has a file after."""
+    if os.geteuid() or subprocess.run(["unshare", "-m", "true"], capture_output=True).returncode:
+        skip("an empty machine", "needs root and a mount namespace")
+        return
+    inside = """
+        for d in /var /tmp /root /home /run; do [ -d $d ] && mount -t tmpfs none $d; done
+        export HOME=/root
+        "$@" >/dev/null || exit 3
+        find /var /tmp /root /home /run -type f 2>/dev/null
+    """
+
+    def left(*args):
+        r = subprocess.run(["unshare", "-m", "sh", "-c", inside, "sh", BIN, *args], capture_output=True, text=True, timeout=120)
+        check(f"{args[-1]}: it succeeds", r.returncode == 0, r.stderr)
+        return r.stdout.split()
+
+    found = left("verify", "--deep", URL)
+    check("what is fetched is kept, in the user's directory alone", found and all(f.startswith("/var/cache/shardfuse/") for f in found), found)
+    found = left("verify", "--deep", URL, "--cache-size=0")
+    check("--cache-size 0 leaves nothing anywhere", not found, found)
+    found = left("verify", "--deep", f"{DATA}/{CASE}")
+    check("nor does a local source", not found, found)
+
+    readonly = 'mount -t tmpfs -o ro none /var/cache && "$@"'
+    r = subprocess.run(["unshare", "-m", "sh", "-c", readonly, "sh", BIN, "verify", URL], capture_output=True, text=True, timeout=120)
+    check("where the user's directory cannot be made it is said, and goes on", r.returncode == 0 and "what is fetched is not kept" in r.stderr, r.stderr)
+    r = subprocess.run(["unshare", "-m", "sh", "-c", readonly, "sh", BIN, "verify", URL, "--cache-size=1GB"], capture_output=True, text=True, timeout=120)
+    check("one that was asked for is an error", r.returncode == 2 and "'/var/cache/shardfuse'" in r.stderr, r.stderr)
+
+
 def in_a_mount(d):
     why = no_fuse()
     if why:
@@ -137,6 +168,6 @@ def in_a_mount(d):
 
 
 with tempfile.TemporaryDirectory() as work:
-    for part in (shared, secrets, queries, refused, nothing, in_a_mount):
+    for part in (shared, secrets, queries, refused, nothing, nothing_is_written, in_a_mount):
         part(work)
 finish()

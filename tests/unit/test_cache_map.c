@@ -84,6 +84,10 @@ START_TEST(what_has_no_sure_version_is_not_kept)
 		{ 1, { .mtime_ns = 16 }, "0-0-10" },
 		{ 1, { .dev = 1, .ino = 2, .mtime_ns = 3 }, "1-2-3" },
 		{ SF_CACHE_OBJECT_MAX, { .etag = "x" }, "x" },
+		/* dates: 784111777 s, and a little later */
+		{ 1, { .etag = "Sun, 06 Nov 1994 08:49:37 GMT" }, "Sun, 06 Nov 1994 08:49:37 GMT" },
+		{ 1, { .etag = "Sun, 06 Nov 1994 08:49:39 GMT" }, NULL },
+		{ 1, { .etag = "Sun, 06 Nov 2094 08:49:39 GMT" }, NULL },
 		{ 1, { 0 }, NULL },
 		{ 1, { .etag = "" }, NULL },
 		{ 1, { .etag = "W/\"a\"" }, NULL },
@@ -94,7 +98,7 @@ START_TEST(what_has_no_sure_version_is_not_kept)
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(of); i++) {
 		char *text = NULL;
-		int r = sf_cache_version(of[i].size, &of[i].v, &text);
+		int r = sf_cache_version(of[i].size, &of[i].v, 784111777 + 61, &text);
 		ck_assert_int_eq(r, of[i].text != NULL);
 		if (text)
 			ck_assert_str_eq(text, of[i].text);
