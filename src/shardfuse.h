@@ -159,9 +159,9 @@ struct shardfuse_open_options {
 };
 /*
  * shardfuse_open - open SOURCE (a directory's path, file://, http://, https:// or s3://). Reads
- * metadata only.
- * @ctx (NULL: one of its own) outlives the handle; @opt may be NULL, and nothing of it is needed
- * after the call. Memory: about 50 bytes a chunk. Free with shardfuse_close.
+ * metadata only. @ctx (NULL: one that all handles share that are opened so) outlives the handle;
+ * @opt may be NULL, and nothing of it is needed after the call. Memory: about 50 bytes a chunk.
+ * Free with shardfuse_close.
  *
  * Errors: -ENOENT no checkpoint there, -EBADMSG its metadata are malformed, -ENOTSUP, -ENOMEM;
  * -EINVAL an option.

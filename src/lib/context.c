@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -124,4 +125,38 @@ void shardfuse_context_free(struct shardfuse_context *ctx)
 		return;
 	sf_io_release(&ctx->io);
 	free(ctx);
+}
+
+/* What handles share that were opened without a context: there from the first to the last. */
+static struct {
+	pthread_mutex_t m;
+	struct shardfuse_context *ctx;
+	unsigned handles;
+} common = { .m = PTHREAD_MUTEX_INITIALIZER };
+
+int sf_lib_common_join(struct shardfuse_context **ret, struct sf_error *err)
+{
+	struct shardfuse_error why;
+	int r = 0;
+
+	pthread_mutex_lock(&common.m);
+	if (!common.handles)
+		r = shardfuse_context_new(NULL, &common.ctx, &why);
+	if (r >= 0) {
+		common.handles++;
+		*ret = common.ctx;
+	}
+	pthread_mutex_unlock(&common.m);
+	return r < 0 ? sf_fail(err, r, "%s", why.msg) : 0;
+}
+
+void sf_lib_common_leave(void)
+{
+	struct shardfuse_context *last = NULL;
+
+	pthread_mutex_lock(&common.m);
+	if (--common.handles == 0)
+		last = SF_STEAL(common.ctx);
+	pthread_mutex_unlock(&common.m);
+	shardfuse_context_free(last);
 }

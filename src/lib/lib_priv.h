@@ -2,6 +2,7 @@
 #ifndef SF_LIB_LIB_PRIV_H
 #define SF_LIB_LIB_PRIV_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "lib/session.h"
@@ -14,7 +15,7 @@ struct shardfuse_context {
 };
 
 struct shardfuse {
-	struct shardfuse_context *own; /* the context of a handle that was opened without one */
+	bool in_common; /* opened without a context */
 	struct sf_session_options opt;
 	struct sf_session s;
 	char *hf_files;
@@ -28,6 +29,10 @@ struct shardfuse {
 
 /* What the context tells its stores; the strings are its caller's. */
 struct sf_store_options sf_lib_store_options(const struct shardfuse_context *ctx);
+/* The context of handles that were opened without one: made for the first of them, freed with the
+ * last. A join for each leave; any thread. */
+int sf_lib_common_join(struct shardfuse_context **ret, struct sf_error *err);
+void sf_lib_common_leave(void);
 /* The public error has the layout of ours; a copy keeps the two types apart. Returns @code. */
 int sf_lib_fail(struct shardfuse_error *ret, const struct sf_error *err, int code);
 /* The tensor of a public number, and how it is shown. -EINVAL. */

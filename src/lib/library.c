@@ -92,7 +92,8 @@ static int number_entries(struct shardfuse *h, struct sf_error *err)
 static void handle_free(struct shardfuse *h)
 {
 	sf_session_close(&h->s);
-	shardfuse_context_free(h->own);
+	if (h->in_common)
+		sf_lib_common_leave();
 	free_strings(&h->opt.view.key);
 	free_strings(&h->opt.view.ignore);
 	sf_map_rules_free(h->opt.view.map, h->opt.view.nmap);
@@ -116,11 +117,8 @@ int shardfuse_open(struct shardfuse_context *ctx, const char *source,
 	sf_session_options_init(&h->opt);
 	r = take_options(h, opt, &e);
 	if (r >= 0 && !ctx) {
-		struct shardfuse_error why;
-		r = shardfuse_context_new(NULL, &h->own, &why);
-		if (r < 0)
-			sf_fail(&e, r, "%s", why.msg);
-		ctx = h->own;
+		r = sf_lib_common_join(&ctx, &e);
+		h->in_common = r >= 0;
 	}
 	if (r >= 0) {
 		h->opt.io = &ctx->io;

@@ -501,6 +501,27 @@ START_TEST(ten_handles_share_the_threads_of_their_context)
 }
 END_TEST
 
+START_TEST(handles_without_a_context_share_one)
+{
+	unsigned before = threads_of_this(), one;
+	struct shardfuse *h[10];
+	char byte;
+
+	h[0] = open_data("dcp/fsdp4/ckpt");
+	one = threads_of_this();
+	for (unsigned i = 1; i < 10; i++) {
+		h[i] = open_data(i % 2 ? "dcp/fsdp4/ckpt" : "dcp/columns/ckpt");
+		ck_assert_int_eq(shardfuse_tensor_read(h[i], 0, 0, &byte, 1, NULL), 0);
+	}
+	ck_assert_uint_le(threads_of_this(), one);
+	for (unsigned i = 0; i < 10; i++)
+		shardfuse_close(h[i]);
+	ck_assert_uint_eq(threads_of_this(), before);
+	shardfuse_close(open_data("dcp/columns/ckpt")); /* and once more from the beginning */
+	ck_assert_uint_eq(threads_of_this(), before);
+}
+END_TEST
+
 START_TEST(objects_come_as_json_and_pickled)
 {
 	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
@@ -611,6 +632,7 @@ int main(void)
 	tcase_add_test(tc, a_read_that_fails_does_not_end_the_others);
 	tcase_add_test(tc, a_request_that_is_cancelled_ends);
 	tcase_add_test(tc, ten_handles_share_the_threads_of_their_context);
+	tcase_add_test(tc, handles_without_a_context_share_one);
 	tcase_add_test(tc, objects_come_as_json_and_pickled);
 	tcase_add_test(tc, directories_are_listed);
 	tcase_add_test(tc, virtual_files_are_read_by_path);
