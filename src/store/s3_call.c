@@ -205,16 +205,16 @@ static int tell(struct sf_s3_store *s, const struct refusal *why, const struct s
 		return sf_fail(err, -EACCES, "it is archived and must be restored first: %s: %s",
 		               e->code, e->message);
 	if (is_one_of(e->code, refused) || why->status == 401 || why->status == 403)
-		return sf_fail(err, -EACCES, "%s refuses it: %u %s: %s (%s)", host, why->status,
-		               e->code, e->message, from);
+		return sf_fail(err, -EACCES, "%s refuses it: %u %s%s%s (%s)", host, why->status,
+		               e->code, *e->message ? ": " : "", e->message, from);
 	if (*e->code)
 		return sf_fail(err, why->status == 404 ? -ENOENT : -EIO, "%s answers %u %s: %s%s%s",
 		               host, why->status, e->code, e->message,
 		               *e->request_id ? ", request " : "", e->request_id);
 	return sf_fail(err, why->status == 404 ? -ENOENT : -EIO,
-	               "%s answers %u with no document of S3 (region %s): is the endpoint that of "
-	               "S3?",
-	               host, why->status, region);
+	               "%s answers %u with no document of S3 (region %s; %s): is the endpoint that "
+	               "of S3?",
+	               host, why->status, region, from);
 }
 
 /* SF_REMOTE_AGAIN: what was wrong is mended. Else what is to be told of it. */
