@@ -53,6 +53,10 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_sweep.c \
 	%D%/store/fetch_many.c \
 	%D%/store/filter.c \
+	%D%/store/gs_call.c \
+	%D%/store/gs_error.c \
+	%D%/store/gs_list.c \
+	%D%/store/gs_place.c \
 	%D%/store/guard.c \
 	%D%/store/http_ask.c \
 	%D%/store/hub_token.c \
@@ -76,6 +80,7 @@ SF_SOURCES_STORE = \
 	%D%/store/source_wait.c \
 	%D%/store/store.c \
 	%D%/store/store_file.c \
+	%D%/store/store_gs.c \
 	%D%/store/store_http.c \
 	%D%/store/store_s3.c \
 	%D%/store/url.c \

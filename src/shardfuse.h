@@ -115,7 +115,7 @@ struct shardfuse_context_options {
 	void (*log)(void *arg, int level, const char *line);
 	void *log_arg;
 	int log_level; /* lines up to this one; 0: errors alone */
-	/* Of s3:// and https:// checkpoints, each as the option of the same name of shardfuse(1);
+	/* Of s3://, gs:// and https:// checkpoints, each as the option of the same name of shardfuse(1);
 	 * NULL or 0: as there, from the environment and the user's files. The strings are not
 	 * copied: they live until the context is freed. */
 	const char *ca_bundle; /* a file of certificates to trust; NULL: the system's */
@@ -126,6 +126,7 @@ struct shardfuse_context_options {
 	 * directory (NULL: the user's cache directory), up to so many bytes (0: as shardfuse(1) does). */
 	const char *cache_dir;
 	uint64_t cache_size;
+	const char *user_project; /* of gs:// */
 };
 /*
  * shardfuse_context_new - starts the threads. @opt may be NULL. Errors: -ENOMEM, -EAGAIN no
@@ -158,8 +159,8 @@ struct shardfuse_open_options {
 	const char *role;
 };
 /*
- * shardfuse_open - open SOURCE (a directory's path, file://, http://, https:// or s3://). Reads
- * metadata only. @ctx (NULL: one that all handles share that are opened so) outlives the handle;
+ * shardfuse_open - open SOURCE (a directory's path, file://, http://, https://, s3:// or gs://).
+ * Reads metadata only. @ctx (NULL: one that all handles share that are opened so) outlives the handle;
  * @opt may be NULL, and nothing of it is needed after the call. Memory: about 50 bytes a chunk.
  * Free with shardfuse_close.
  *

@@ -5,6 +5,7 @@ TESTS_UNIT = \
 	%D%/unit/test_aws_chain \
 	%D%/unit/test_aws_config \
 	%D%/unit/test_aws_credentials \
+	%D%/unit/test_bucket_dirs \
 	%D%/unit/test_budget \
 	%D%/unit/test_buf \
 	%D%/unit/test_cache \
@@ -34,6 +35,7 @@ TESTS_UNIT = \
 	%D%/unit/test_dtype_text \
 	%D%/unit/test_error \
 	%D%/unit/test_expect \
+	%D%/unit/test_gs_list \
 	%D%/unit/test_guard \
 	%D%/unit/test_hash \
 	%D%/unit/test_iov \
@@ -100,6 +102,7 @@ TESTS_UNIT = \
 	%D%/unit/test_source_wait \
 	%D%/unit/test_source_file \
 	%D%/unit/test_store_file \
+	%D%/unit/test_store_gs \
 	%D%/unit/test_table \
 	%D%/unit/test_thread_pool \
 	%D%/unit/test_torch_archive \

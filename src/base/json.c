@@ -15,11 +15,12 @@ struct sf_json {
 
 /*
  * What cJSON would let through: nesting to 1,000 (its recursion is on a thread's stack), and NULs,
- * raw or as \u0000, which would cut its strings short without a word.
+ * raw or as \u0000, which would cut its strings short without a word; values without number.
  */
-static int check_text(const char *text, size_t len, struct sf_error *err)
+static int check_text(const char *text, size_t len, size_t most, struct sf_error *err)
 {
 	unsigned depth = 0;
+	size_t values = 1; /* every other one is behind one of "[{," */
 	bool string = false;
 
 	for (size_t i = 0; i < len; i++) {
@@ -44,9 +45,15 @@ static int check_text(const char *text, size_t len, struct sf_error *err)
 				return sf_fail(err, -E2BIG,
 				               "JSON: nested deeper than %d at byte %zu of %zu",
 				               DEPTH_LIMIT, i, len);
+			values++;
+		} else if (c == ',') {
+			values++;
 		} else if ((c == ']' || c == '}') && depth > 0) {
 			depth--;
 		}
+		if (values > most)
+			return sf_fail(err, -E2BIG, "JSON: more than %zu values in %zu bytes", most,
+			               len);
 	}
 	return 0;
 }
@@ -58,11 +65,17 @@ static bool is_space(char c)
 
 int sf_json_parse(const char *text, size_t len, struct sf_json **ret, struct sf_error *err)
 {
+	return sf_json_parse_most(text, len, SIZE_MAX, ret, err);
+}
+
+int sf_json_parse_most(const char *text, size_t len, size_t most, struct sf_json **ret,
+                       struct sf_error *err)
+{
 	const char *end = text;
 	struct sf_json *j;
 	int r;
 
-	r = check_text(text, len, err);
+	r = check_text(text, len, most, err);
 	if (r < 0)
 		return r;
 	j = malloc(sizeof(*j));
@@ -165,17 +178,29 @@ int sf_json_get_obj(const struct cJSON *obj, const char *name, const struct cJSO
 	return 0;
 }
 
-int sf_json_get_u64s(const struct cJSON *obj, const char *name, uint64_t *ret, size_t max,
-                     struct sf_error *err)
+int sf_json_get_arr(const struct cJSON *obj, const char *name, const struct cJSON **ret,
+                    struct sf_error *err)
 {
 	const struct cJSON *item;
-	size_t n = 0;
 	int r = get(obj, name, &item, err);
 
 	if (r < 0)
 		return r;
 	if (!cJSON_IsArray(item))
 		return sf_fail(err, -EBADMSG, "JSON: '%s' is no array", name);
+	*ret = item;
+	return 0;
+}
+
+int sf_json_get_u64s(const struct cJSON *obj, const char *name, uint64_t *ret, size_t max,
+                     struct sf_error *err)
+{
+	const struct cJSON *item;
+	size_t n = 0;
+	int r = sf_json_get_arr(obj, name, &item, err);
+
+	if (r < 0)
+		return r;
 	for (const struct cJSON *c = item->child; c; c = c->next, n++) {
 		uint64_t v;
 		if (n == max)

@@ -14,6 +14,10 @@ struct sf_json; /* a parsed document */
  * ≤ 64. Duplicate keys: the last wins. Numbers are cJSON's doubles: integers are exact below 2^53,
  * more is -EBADMSG. */
 int sf_json_parse(const char *text, size_t len, struct sf_json **ret, struct sf_error *err);
+/* The same of somebody else's: -E2BIG, before memory is taken, where it may have more than @most values
+ * (each takes some 100 bytes). */
+int sf_json_parse_most(const char *text, size_t len, size_t most, struct sf_json **ret,
+                       struct sf_error *err);
 void sf_json_free(struct sf_json *j);
 const struct cJSON *sf_json_root(const struct sf_json *j);
 
@@ -23,6 +27,8 @@ int sf_json_get_str(const struct cJSON *obj, const char *name, const char **ret,
                     struct sf_error *err);
 int sf_json_get_u64(const struct cJSON *obj, const char *name, uint64_t *ret, struct sf_error *err);
 int sf_json_get_obj(const struct cJSON *obj, const char *name, const struct cJSON **ret,
+                    struct sf_error *err);
+int sf_json_get_arr(const struct cJSON *obj, const char *name, const struct cJSON **ret,
                     struct sf_error *err);
 /* An array of unsigned numbers into @ret (at most @max); returns how many. */
 int sf_json_get_u64s(const struct cJSON *obj, const char *name, uint64_t *ret, size_t max,

@@ -111,6 +111,7 @@ struct sf_store_options sf_lib_store_options(const struct shardfuse_context *ctx
 		.addressing = o->addressing,
 		.no_sign_request = o->no_sign_request != 0,
 		.request_payer = o->request_payer != 0,
+		.user_project = o->user_project,
 		.cache_dir = o->cache_dir,
 		.cache_size = o->cache_size,
 		/* a program that asked for no cache gets none; one that said where, but not how

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/vec.h"
@@ -11,10 +12,11 @@
 #define FLAT_FROM 8      /* directories to look into: all keys in one listing from then on */
 #define DIRS_MAX 1000000 /* of one listing */
 
-/* A directory still to be looked into; its name is relative to the store, without '/' at its end. */
+/* A directory that was told of; its name is relative to the store, without '/' at its end. */
 struct dir {
 	char *name;
 	unsigned level; /* of what is in it */
+	bool skip;      /* it is not looked into */
 };
 SF_VEC(dirs, struct dir);
 
@@ -27,6 +29,9 @@ struct listing {
 	struct sf_error *err;
 	unsigned depth;
 	struct dirs dirs;
+	/* of dirs: some servers tell a prefix on each page that has a key below it */
+	struct sf_map names;
+	size_t wanted;   /* dirs that are not skipped */
 	size_t base_len; /* of the store's prefix, in front of every key */
 	/* of the listing under way */
 	unsigned level;
@@ -64,9 +69,40 @@ static int take_flat(struct listing *l, const char *name, const struct sf_bucket
 	char first[SF_BUCKET_KEY_MAX + 1];
 	snprintf(first, sizeof(first), "%.*s", (int)(slash - name), name);
 	const struct dir key = { .name = first };
-	if (!bsearch(&key, l->dirs.at, l->dirs.n, sizeof(key), by_name))
+	const struct dir *dir = bsearch(&key, l->dirs.at, l->dirs.n, sizeof(key), by_name);
+	if (!dir || dir->skip)
 		return 0;
 	return tell(l, name, e);
+}
+
+static int same_dir(void *arg, uint32_t value, const char *name, size_t len)
+{
+	const struct listing *l = arg;
+
+	return strncmp(l->dirs.at[value].name, name, len) == 0 && !l->dirs.at[value].name[len];
+}
+
+static int take_dir(struct listing *l, const char *name, size_t len)
+{
+	struct dir d = { .level = l->level + 1 };
+	int failed = 0, r;
+
+	if (l->dirs.n == DIRS_MAX)
+		return sf_fail(l->err, -E2BIG, "listing: more than %d directories", DIRS_MAX);
+	if (sf_map_add(&l->names, name, len, (uint32_t)l->dirs.n, same_dir, l, &failed) !=
+	    SF_MAP_NONE)
+		return 0;
+	d.name = failed ? NULL : strndup(name, len);
+	if (!d.name || dirs_push(&l->dirs, d) < 0) {
+		free(d.name);
+		return sf_fail(l->err, -ENOMEM, "listing: no memory");
+	}
+	r = l->level == 0 ? tell(l, d.name, NULL) : 0;
+	if (r == 0 && d.level <= l->depth)
+		l->wanted++;
+	else
+		l->dirs.at[l->dirs.n - 1].skip = true;
+	return SF_MIN(r, 0);
 }
 
 static int take(void *arg, const struct sf_bucket_entry *e)
@@ -84,22 +120,10 @@ static int take(void *arg, const struct sf_bucket_entry *e)
 		r = l->flat ? take_flat(l, name, e) : tell(l, name, e);
 		return r == SF_LIST_SKIP ? 0 : r;
 	}
-	if (!len || sf_path_check(name, len - 1, NULL) < 0)
+	/* a listing of everything has no prefixes, whatever the server says */
+	if (!len || l->flat || sf_path_check(name, len - 1, NULL) < 0)
 		return 0;
-	struct dir d = { .name = strndup(name, len - 1), .level = l->level + 1 };
-	if (!d.name)
-		return sf_fail(l->err, -ENOMEM, "listing: no memory");
-	r = l->level == 0 ? tell(l, d.name, NULL) : 0;
-	if (r == 0 && d.level <= l->depth) {
-		if (l->dirs.n == DIRS_MAX)
-			r = sf_fail(l->err, -E2BIG, "listing: more than %d directories", DIRS_MAX);
-		else if (dirs_push(&l->dirs, d) < 0)
-			r = sf_fail(l->err, -ENOMEM, "listing: no memory");
-		else
-			return 0;
-	}
-	free(d.name);
-	return r == SF_LIST_SKIP ? 0 : r;
+	return take_dir(l, name, len - 1);
 }
 
 /* Everything that begins with @prefix, page by page. */
@@ -118,9 +142,9 @@ static int list_all(struct listing *l, const char *root)
 {
 	int r = pages(l, root, "/");
 
-	if (r < 0 || !l->dirs.n)
+	if (r < 0 || !l->wanted)
 		return r;
-	if (l->dirs.n >= FLAT_FROM) {
+	if (l->wanted >= FLAT_FROM) {
 		qsort(l->dirs.at, l->dirs.n, sizeof(*l->dirs.at), by_name);
 		l->flat = true;
 		return pages(l, root, NULL);
@@ -128,6 +152,8 @@ static int list_all(struct listing *l, const char *root)
 	for (size_t i = 0; i < l->dirs.n && r >= 0; i++) { /* more come while it runs */
 		char *prefix;
 
+		if (l->dirs.at[i].skip)
+			continue;
 		if (asprintf(&prefix, "%s%s/", l->prefix, l->dirs.at[i].name) < 0)
 			return sf_fail(l->err, -ENOMEM, "listing: no memory");
 		l->level = l->dirs.at[i].level;
@@ -180,5 +206,6 @@ int sf_bucket_list(struct sf_store *s, const struct sf_bucket_ops *ops, const ch
 	for (size_t i = 0; i < l.dirs.n; i++)
 		free(l.dirs.at[i].name);
 	dirs_release(&l.dirs);
+	sf_map_release(&l.names);
 	return SF_MIN(r, 0);
 }

@@ -32,7 +32,7 @@ typedef int sf_bucket_each(void *arg, const struct sf_bucket_entry *e);
 struct sf_bucket_pager {
 	const char *prefix;    /* borrowed; "": none */
 	const char *delimiter; /* borrowed; NULL: none */
-	unsigned max_keys;     /* of a page; 0: the server's */
+	unsigned max_keys;     /* of a page; 0: the provider's */
 
 	char *token; /* of the next page; NULL: the first */
 	uint64_t *seen;

@@ -104,13 +104,13 @@ static bool is_tag(const char *v)
 
 static int check_version(struct trip *t, const struct sf_http_head *head)
 {
-	const char *want = t->src->s.version.etag, *v;
+	const char *want = t->src->s.version.etag, *v = t->src->store->ops->version_header;
 	char how[512];
 	size_t len;
 
 	if (!want)
 		return 0;
-	v = sf_http_header(head, is_tag(want) ? "ETag" : "Last-Modified", &len);
+	v = sf_http_header(head, v ? v : is_tag(want) ? "ETag" : "Last-Modified", &len);
 	if (!v || same_text(want, v, len))
 		return 0;
 	snprintf(how, sizeof(how), "it was %.200s, now %.*s", want, (int)SF_MIN(len, (size_t)200),
@@ -157,19 +157,29 @@ static int check_whole(struct trip *t)
 	               t->src->s.name, t->src->s.size);
 }
 
-static int check_length(struct trip *t, const struct sf_http_head *head)
+/* Are its bytes those that are stored? Some servers unpack what is stored packed. */
+static int check_coding(struct trip *t, const struct sf_http_head *head)
 {
-	const uint64_t want = t->req->len - t->done;
-	uint64_t have;
 	size_t len = 0;
 	const char *v = sf_http_header(head, "Content-Encoding", &len);
 
+	if (!v)
+		v = sf_http_header(head, "x-goog-stored-content-encoding", &len);
 	if (v && !same_text("identity", v, len))
 		return sf_fail(&t->http.err, -ENOTSUP,
 		               "'%s': the server sends it encoded (%.*s): its bytes cannot be "
 		               "told by their places",
 		               t->src->s.name, (int)SF_MIN(len, (size_t)40), v);
-	v = sf_http_header(head, "Content-Length", &len);
+	return 0;
+}
+
+static int check_length(struct trip *t, const struct sf_http_head *head)
+{
+	const uint64_t want = t->req->len - t->done;
+	uint64_t have;
+	size_t len = 0;
+	const char *v = sf_http_header(head, "Content-Length", &len);
+
 	if (v && (!sf_http_number(&v, v + len, &have) || have != want))
 		return sf_fail(&t->http.err, -EBADMSG,
 		               "'%s': %" PRIu64 " bytes were asked for, the server sends %.*s",
@@ -195,6 +205,8 @@ static int on_answer(struct sf_http_req *http, const struct sf_http_head *head)
 		return 0;
 	}
 	r = check_version(t, head);
+	if (r >= 0)
+		r = check_coding(t, head);
 	if (r >= 0)
 		r = head->status == 206 ? check_part(t, head) : check_whole(t);
 	return r < 0 ? r : check_length(t, head);
@@ -373,6 +385,7 @@ static void on_done(struct sf_http_req *http, int r)
 
 static int make_headers(struct trip *t)
 {
+	const struct sf_remote_ops *ops = t->src->store->ops;
 	const char *tag = t->src->s.version.etag;
 	uint64_t from = t->req->off + t->done, to = t->req->off + t->req->len - 1;
 	size_t n = 0, k = 0;
@@ -380,9 +393,12 @@ static int make_headers(struct trip *t)
 	snprintf(t->range, sizeof(t->range), "Range: bytes=%" PRIu64 "-%" PRIu64, from, to);
 	free(t->match);
 	t->match = NULL;
-	if (tag && strncmp(tag, "W/", 2) != 0 &&
-	    asprintf(&t->match, "%s: %s", is_tag(tag) ? "If-Match" : "If-Unmodified-Since", tag) <
-	            0)
+	if (tag && ops->pin) {
+		if (ops->pin(&t->src->s.version, &t->call) < 0)
+			return -ENOMEM;
+	} else if (tag && strncmp(tag, "W/", 2) != 0 &&
+	           asprintf(&t->match, "%s: %s", is_tag(tag) ? "If-Match" : "If-Unmodified-Since",
+	                    tag) < 0)
 		t->match = NULL;
 	for (char **h = t->call.headers; h && *h; h++)
 		n++;

@@ -30,6 +30,11 @@ struct sf_remote_ops {
 	int (*refused)(struct sf_remote_store *s, const struct sf_remote_call *call,
 	               unsigned status, const struct sf_http_head *head, const char *body,
 	               size_t len, struct sf_error *err);
+	/* Puts into @call, which call made, what pins its answer to @version: 0 or -ENOMEM. Any
+	 * thread. NULL: If-Match by version->etag, or If-Unmodified-Since, is put in. */
+	int (*pin)(const struct sf_version *version, struct sf_remote_call *call);
+	/* The header of answers whose value is version->etag; NULL: ETag or Last-Modified. */
+	const char *version_header;
 };
 #define SF_REMOTE_AGAIN 1
 

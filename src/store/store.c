@@ -8,6 +8,7 @@
 #include "store/cache.h"
 #include "store/source.h"
 #include "store/store_file.h"
+#include "store/store_gs.h"
 #include "store/store_http.h"
 #include "store/store_s3.h"
 #include "store/url.h"
@@ -42,10 +43,8 @@ static const struct {
 	int (*open)(struct sf_io *io, const char *source, const struct sf_store_options *opt,
 	            struct sf_store **ret, struct sf_error *err);
 } schemes[] = {
-	{ "file", open_file_url },
-	{ "http", sf_store_http },
-	{ "https", sf_store_http },
-	{ "s3", sf_store_s3 },
+	{ "file", open_file_url },  { "gs", sf_store_gs }, { "http", sf_store_http },
+	{ "https", sf_store_http }, { "s3", sf_store_s3 },
 };
 
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
@@ -64,7 +63,7 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	else if (i == SF_ARRAY_LEN(schemes))
 		r = sf_fail(err, -ENOTSUP,
 		            "%.*s:// sources are not supported by this version, only local "
-		            "directories, http://, https:// and s3://",
+		            "directories, http://, https://, s3:// and gs://",
 		            (int)SF_MIN(len, (size_t)40), source);
 	else
 		r = schemes[i].open(io, source, opt, &s, err);

@@ -1,4 +1,4 @@
-/* A store: named objects (of a directory, a web server, S3) that open as sources. */
+/* A store: named objects (of a directory, a web server, S3, GCS) that open as sources. */
 #ifndef SF_STORE_STORE_H
 #define SF_STORE_STORE_H
 
@@ -150,7 +150,8 @@ struct sf_store {
 };
 
 /*
- * sf_store_open - a store for SOURCE: a path or file:// (a directory), http://, https:// or s3://.
+ * sf_store_open - a store for SOURCE: a path or file:// (a directory), http://, https://,
+ * s3:// or gs://.
  *
  * Relative paths are taken now: the directory is held open, so mounting over it later is fine. Of a
  * server nothing is asked yet. @opt: NULL: nothing is given; else it lasts as long as the store.

@@ -15,6 +15,7 @@ struct sf_store_options {
 	bool no_sign_request;  /* ask as nobody in particular */
 	const char *addressing;   /* "path", "virtual"; NULL: by the endpoint */
 	bool request_payer;       /* what is fetched is paid by who fetches it */
+	const char *user_project; /* of Google's: it pays */
 	const char *cache_dir;
 	uint64_t cache_size;
 	bool cache_size_given; /* 0 is a size */

@@ -19,6 +19,7 @@
 #include "tests/lib/http_server.h"
 
 #define HEAD_MAX 16384
+#define BODY_MAX 65536
 
 struct sf_http_conn {
 	struct sf_http_server *s;
@@ -81,6 +82,29 @@ static bool header(const char *head, const char *name, char *value, size_t size)
 	return false;
 }
 
+/* What comes behind a head, NUL-ended: as long as it says. */
+static bool read_body(int fd, char *buf, size_t *len, const char *head, char *body)
+{
+	char value[32];
+	size_t want =
+		header(head, "Content-Length", value, sizeof(value)) ? strtoul(value, NULL, 10) : 0;
+	size_t have = SF_MIN(want, *len);
+
+	if (want > BODY_MAX)
+		return false;
+	memcpy(body, buf, have);
+	memmove(buf, buf + have, *len - have);
+	*len -= have;
+	while (have < want) {
+		ssize_t got = recv(fd, body + have, want - have, 0);
+		if (got <= 0)
+			return false;
+		have += (size_t)got;
+	}
+	body[want] = '\0';
+	return true;
+}
+
 struct answer {
 	char head[2048];
 	uint64_t from, len; /* of the object */
@@ -90,10 +114,10 @@ struct answer {
 static bool refuse(int fd, const char *status, const char *headers, const char *body)
 {
 	char text[1024];
-	int n = snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Length: %zu\r\n%s\r\n%s",
-	                 status, strlen(body), headers, body);
+	int n = snprintf(text, sizeof(text), "HTTP/1.1 %s\r\nContent-Length: %zu\r\n%s\r\n", status,
+	                 strlen(body), headers);
 
-	return send_all(fd, text, (size_t)n);
+	return send_all(fd, text, (size_t)n) && send_all(fd, body, strlen(body));
 }
 
 static bool send_body(struct sf_http_server *s, int fd, const struct sf_http_object *o,
@@ -152,6 +176,8 @@ static void make_head(const struct sf_http_object *o, bool part, struct answer *
 	if (o->modified)
 		n += (size_t)snprintf(a->head + n, sizeof(a->head) - n, "Last-Modified: %s\r\n",
 		                      o->modified);
+	if (o->headers)
+		n += (size_t)snprintf(a->head + n, sizeof(a->head) - n, "%s", o->headers);
 	snprintf(a->head + n, sizeof(a->head) - n, "%s\r\n",
 	         f.kind == SF_HTTP_ENCODED ? "Content-Encoding: gzip\r\n" : "");
 }
@@ -201,6 +227,9 @@ static bool answer(struct sf_http_server *s, int fd, const struct sf_http_seen *
 		snprintf(status, sizeof(status), "%u Because", f.n);
 		return refuse(fd, status, f.text ? f.text : "",
 		              strcmp(seen->method, "HEAD") == 0 ? "" : "why not");
+	case SF_HTTP_TELL:
+		snprintf(status, sizeof(status), "%u Because", f.n);
+		return refuse(fd, status, "", f.text);
 	case SF_HTTP_RESET:
 		setsockopt(fd, SOL_SOCKET, SO_LINGER, &rst, sizeof(rst));
 		return false;
@@ -239,12 +268,12 @@ static void *serve_one(void *arg)
 {
 	struct sf_http_conn *c = arg;
 	struct sf_http_server *s = c->s;
-	char buf[HEAD_MAX], head[HEAD_MAX + 1], method[16], path[4096];
+	char buf[HEAD_MAX], head[HEAD_MAX + 1], method[16], path[4096], body[BODY_MAX + 1];
 	size_t len = 0;
 	bool on = true;
 
-	while (on && read_head(c->fd, buf, &len, head)) {
-		struct sf_http_seen seen = { method, path, head, s->requests++ };
+	while (on && read_head(c->fd, buf, &len, head) && read_body(c->fd, buf, &len, head, body)) {
+		struct sf_http_seen seen = { method, path, head, body, s->requests++ };
 		uint64_t now = ++s->now;
 		for (uint64_t most = s->most;
 		     now > most && !atomic_compare_exchange_weak(&s->most, &most, now);)

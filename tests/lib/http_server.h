@@ -29,6 +29,7 @@ enum sf_http_fault_kind {
 	SF_HTTP_HUGE,        /* a Content-Length near 2^64 */
 	SF_HTTP_GARBAGE,     /* no HTTP */
 	SF_HTTP_HEADERS,     /* more of them than anybody wants */
+	SF_HTTP_TELL,        /* status n, with text as its body */
 };
 struct sf_http_fault {
 	enum sf_http_fault_kind kind;
@@ -42,10 +43,12 @@ struct sf_http_object {
 	uint64_t len;
 	const char *etag;     /* NULL: none */
 	const char *modified; /* Last-Modified; NULL: none */
+	const char *headers;  /* further ones, each with its "\r\n"; NULL: none */
 };
 struct sf_http_seen { /* a request */
 	const char *method, *path;
 	const char *head; /* all of it, for strstr */
+	const char *body; /* of 64 KiB at most, if it has a Content-Length */
 	uint64_t n;       /* of the server, from 0 */
 };
 

@@ -60,7 +60,7 @@ START_TEST(sources_that_are_no_directory_are_refused_with_their_name)
 	} bad[] = {
 		{ "/nowhere/at/all", -ENOENT, "/nowhere/at/all" },
 		{ "/dev/null", -ENOTDIR, "/dev/null" },
-		{ "gs://bucket/run", -ENOTSUP, "gs://" },
+		{ "az://bucket/run", -ENOTSUP, "az://" },
 		{ "ftp://u:secret@host/run", -ENOTSUP, "ftp://" },
 		{ "file://host/x", -EINVAL, "file://host/x" },
 		{ "file:///a%zz", -EINVAL, "%zz" },

@@ -1,0 +1,28 @@
+/* The parts of a store that is a bucket of Google's: store_gs.c opens it and lists, gs_call.c asks. */
+#ifndef SF_STORE_GS_STORE_H
+#define SF_STORE_GS_STORE_H
+
+#include "store/gs_place.h"
+#include "store/remote.h"
+
+struct sf_gs_store {
+	struct sf_remote_store r;
+	struct sf_gs_place place;
+	char *prefix;  /* of its keys: "" or with '/' at its end */
+	char *project; /* that pays for requests; NULL: the bucket's */
+};
+
+extern const struct sf_remote_ops sf_gs_remote_ops;
+
+/*
+ * sf_gs_ask - a small request for @key (NULL: the bucket's listing), asked until it is answered for
+ * good.
+ *
+ * 0: status 200, the answer is the caller's.
+ * Errors:  -ENOENT no such object or bucket, -EACCES, -EIO with what the server says; the transport's.
+ * Threads: any but the transport's.
+ */
+int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
+              struct sf_http_answer *ret, struct sf_error *err);
+
+#endif
