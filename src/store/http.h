@@ -96,6 +96,7 @@ struct sf_http_answer {
 	size_t len;
 	char **kept; /* one per want_headers, NULL where the answer has none */
 	size_t nkept;
+	int64_t after_ms; /* Retry-After: not sooner than that; -1: it has none */
 };
 /* 0: there was an answer, whatever its status; else as sf_http_req's done. Not on a transport's
  * thread. */

@@ -4,10 +4,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/http.h"
+#include "store/http_retry.h"
 #include "store/store.h"
 
 struct asking {
@@ -46,7 +48,11 @@ static int on_answer(struct sf_http_req *req, const struct sf_http_head *head)
 {
 	struct asking *a = sf_container_of(req, struct asking, req);
 
+	size_t n = 0;
+	const char *after = sf_http_header(head, "Retry-After", &n);
+
 	a->ret->status = head->status;
+	a->ret->after_ms = after ? sf_http_retry_after_ms(after, n, time(NULL)) : -1;
 	for (size_t i = 0; a->ret->kept && a->ask->want_headers[i]; i++) {
 		size_t len;
 		const char *v = sf_http_header(head, a->ask->want_headers[i], &len);

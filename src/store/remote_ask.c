@@ -36,6 +36,8 @@ int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
 		               !atomic_load_explicit(&s->reached, memory_order_relaxed))))
 			return r;
 		int64_t ms = sf_http_wait_ms(tries, sf_http_random());
+		if (r >= 0)
+			ms = SF_MAX(ms, ret->after_ms);
 		if (tries >= SF_HTTP_TRIES_MOST || sf_now_ns() + ms * 1000000 >= end_ns ||
 		    !sf_http_tokens_take(&s->tokens))
 			return r;

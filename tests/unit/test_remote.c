@@ -350,6 +350,30 @@ START_TEST(a_server_without_head_is_asked_for_a_byte)
 }
 END_TEST
 
+/* What a server asks us to wait is waited, also by small requests; not beyond the deadline. */
+START_TEST(a_server_says_when_it_may_be_asked_again)
+{
+	struct world *w = begin(20000);
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_source *src;
+	int64_t start = sf_now_ms();
+
+	w->of_heads = true;
+	w->plan[0] = (struct sf_http_fault){ SF_HTTP_STATUS, 503, "Retry-After: 1\r\n" };
+	w->plan[1] = (struct sf_http_fault){ SF_HTTP_STATUS, 503, "Retry-After: 3600\r\n" };
+	w->nplan = 1;
+	src = open_a(w);
+	ck_assert_int_ge(sf_now_ms() - start, 1000);
+	ck_assert_uint_eq(w->server.heads, 2);
+	sf_source_unref(src);
+	w->nplan = 2;
+	ck_assert_int_eq(w->store->ops->open(w->store, "sub/b", NULL, &src, &err), -EIO);
+	ck_assert_ptr_nonnull(strstr(err.msg, "503"));
+	ck_assert_uint_eq(w->server.heads, 3);
+	finish(w);
+}
+END_TEST
+
 START_TEST(a_page_is_no_file)
 {
 	struct world *w = begin(20000);
@@ -477,6 +501,7 @@ int main(void)
 	tcase_add_test(c, many_requests_are_under_way_at_once);
 	tcase_add_test(c, names_are_encoded_and_what_is_not_there_is_said);
 	tcase_add_loop_test(c, a_server_without_head_is_asked_for_a_byte, 0, 4);
+	tcase_add_test(c, a_server_says_when_it_may_be_asked_again);
 	tcase_add_test(c, a_page_is_no_file);
 	tcase_add_loop_test(c, a_version_is_pinned, 0, 2);
 	tcase_add_loop_test(c, a_server_without_tags_is_pinned_by_its_date, 0, 2);
