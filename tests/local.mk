@@ -132,7 +132,7 @@ TESTS_UNIT = \
 
 # what needs a transport
 if HAVE_CURL
-TESTS_UNIT += %D%/unit/test_remote %D%/unit/test_s3_park
+TESTS_UNIT += %D%/unit/test_remote %D%/unit/test_s3_park %D%/unit/test_wiped
 endif
 
 TESTS_FORMAT = \
@@ -177,6 +177,7 @@ endif
 %C%_fault_test_seam_faults_SOURCES = %D%/fault/test_seam_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
+%C%_unit_test_wiped_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free -Wl,--wrap=realloc
 %C%_fault_test_store_faults_SOURCES = %D%/fault/test_store_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_store_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup

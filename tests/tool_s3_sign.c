@@ -38,7 +38,7 @@ int main(void)
 			req.host = v;
 			break;
 		case 'k':
-			sf_s3_encode(&path, v, strlen(v), true);
+			sf_url_encode(&path, v, strlen(v), true);
 			break;
 		case 'r':
 			req.region = v;

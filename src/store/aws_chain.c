@@ -65,7 +65,7 @@ static int by_variables(struct chain *c, struct sf_aws_credentials *ret)
 		token = sf_aws_var(c->env, "AWS_SESSION_TOKEN");
 	if (!secret)
 		r = sf_fail(c->err, -EBADMSG,
-		            "AWS_ACCESS_KEY_ID is set and AWS_SECRET_ACCESS_KEY is not");
+		            "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not");
 	else
 		r = sf_aws_keep(id, secret, token, 0, ret, c->err);
 	if (secret)
@@ -208,9 +208,13 @@ static int by_role(struct chain *c, const char *profile, struct sf_aws_credentia
 	if (!has_role(c, profile))
 		return -ENOKEY;
 	if (get(c, profile, "mfa_serial"))
-		r = sf_fail(c->err, -ENOTSUP,
-		            "mfa_serial asks for a code, which cannot be asked for here: use "
-		            "credential_process = aws configure export-credentials --profile NAME");
+		r = sf_fail(
+			c->err, -ENOTSUP,
+			"mfa_serial wants a code that somebody types in, and nobody is asked here: "
+			"let the aws program ask, and pass on what it was given: "
+			"eval \"$(aws configure export-credentials --profile '%.100s' --format "
+			"env)\"",
+			profile);
 	else
 		r = source_of(c, profile, &as);
 	if (r == 0)
@@ -236,7 +240,8 @@ static int source_of(struct chain *c, const char *profile, struct sf_aws_credent
 	for (unsigned i = 0; i < c->nseen; i++)
 		seen = seen || strcmp(c->seen[i], of) == 0;
 	if (seen && (strcmp(of, profile) != 0 || !has_keys(c, of)))
-		return sf_fail(c->err, -EBADMSG, "source_profile '%.200s' leads in a circle", of);
+		return sf_fail(c->err, -EBADMSG, "source_profile '%.200s' leads back to itself",
+		               of);
 	if (c->nseen == PROFILES_MAX)
 		return sf_fail(c->err, -EBADMSG, "more than %d profiles lead to each other",
 		               PROFILES_MAX);

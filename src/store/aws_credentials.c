@@ -38,8 +38,8 @@ static int fetch(void *arg, const _Atomic bool *stop, void **ret, int64_t *ret_e
 	p->env.stop = stop;
 	r = sf_aws_chain_load(&p->opt, &p->env, c, err);
 	if (r == 0 && c->expires && p->env.now(p->env.arg) >= c->expires) {
-		r = sf_fail(err, -EKEYEXPIRED, "%s: what it gives expired %lld s ago", c->from,
-		            (long long)(p->env.now(p->env.arg) - c->expires));
+		r = sf_fail(err, -EKEYEXPIRED, "%s gave credentials that expired %lld s ago",
+		            c->from, (long long)(p->env.now(p->env.arg) - c->expires));
 		sf_aws_credentials_release(c);
 	}
 	if (r < 0) {

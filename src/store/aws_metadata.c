@@ -113,8 +113,8 @@ int sf_aws_container(const struct sf_aws_env *env, struct sf_aws_credentials *re
 	}
 	if (!is_allowed(url))
 		return sf_fail(err, -EBADMSG,
-		               "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https:// nor of this "
-		               "machine or Amazon's agents");
+		               "AWS_CONTAINER_CREDENTIALS_FULL_URI is neither https:// nor an "
+		               "address of this machine or of Amazon's agents");
 	r = container_token(env, &token, err);
 	if (r < 0)
 		return r;
@@ -182,7 +182,7 @@ int sf_aws_machine(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
 	wipe(&a);
 	if (!known)
 		return -ENOKEY;
-	headers[0] = token;
+	headers[0] = token; /* overwritten at the end, whatever comes */
 	snprintf(url, sizeof(url), "%.*s%s", root_len, root, dir);
 	r = ask(env, "GET", url, headers, MACHINE_MS, &a, NULL);
 	while (r == 0 && a.len && a.body[a.len - 1] == '\n')
@@ -191,8 +191,10 @@ int sf_aws_machine(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
 	if (known)
 		snprintf(url, sizeof(url), "%.*s%s%s", root_len, root, dir, a.body);
 	wipe(&a);
-	if (!known)
+	if (!known) {
+		explicit_bzero(token, sizeof(token));
 		return -ENOKEY;
+	}
 	r = ask(env, "GET", url, headers, MACHINE_MS, &a, err);
 	if (r == 0 && a.status != 200)
 		r = sf_fail(err, -EIO, "the machine's server answers %u", a.status);

@@ -17,7 +17,7 @@ int sf_aws_keep(const char *key_id, const char *secret, const char *token, int64
 	struct sf_aws_credentials c = { .expires = expires };
 
 	if (!key_id || !*key_id || !secret || !*secret)
-		return sf_fail(err, -EBADMSG, "there is no %s",
+		return sf_fail(err, -EBADMSG, "it has no %s",
 		               !key_id || !*key_id ? "access key id" : "secret access key");
 	if (strlen(key_id) > PART_MAX || strlen(secret) > PART_MAX ||
 	    (token && strlen(token) > PART_MAX))
@@ -43,7 +43,7 @@ static int expiry(const char *text, int64_t *ret, struct sf_error *err)
 		return 0;
 	}
 	if (!sf_s3_time(text, &ns))
-		return sf_fail(err, -EBADMSG, "Expiration '%.40s' is no time", text);
+		return sf_fail(err, -EBADMSG, "Expiration '%.40s' is not a time", text);
 	*ret = ns / 1000000000;
 	return 0;
 }
@@ -68,14 +68,14 @@ int sf_aws_reply_json(const char *text, size_t len, bool process, struct sf_aws_
 
 	/* its own message may quote the text */
 	if (sf_json_parse(text, len, &j, NULL) < 0)
-		return sf_fail(err, -EBADMSG, "what it says is no JSON (%zu bytes)", len);
+		return sf_fail(err, -EBADMSG, "its answer is not JSON (%zu bytes)", len);
 	root = sf_json_root(j);
 	code = str(root, "Code");
 	r = process ? sf_json_get_u64(root, "Version", &version, NULL) : 0;
 	if (process && (r < 0 || version != 1))
-		r = sf_fail(err, -EBADMSG, "what it says has no \"Version\": 1");
+		r = sf_fail(err, -EBADMSG, "its output has no \"Version\": 1");
 	else if (code && strcmp(code, "Success") != 0)
-		r = sf_fail(err, -EIO, "it says %.100s", code);
+		r = sf_fail(err, -EIO, "it answers %.100s", code);
 	else
 		r = expiry(str(root, "Expiration"), &expires, err);
 	if (r == 0)
@@ -116,7 +116,7 @@ int sf_aws_reply_xml(const char *text, size_t len, struct sf_aws_credentials *re
 			break;
 	}
 	if (r < 0)
-		sf_fail(err, r, "what it says is not understood: %s", why.msg);
+		sf_fail(err, r, "its answer cannot be read: %s", why.msg);
 	if (r == 0)
 		r = expiry(sf_buf_cstr(&value[3]), &expires, err);
 	if (r == 0)

@@ -40,8 +40,8 @@ static int place_of(const struct sf_aws_role *role, struct place *ret, struct sf
 	    (size_t)(path - host) >= sizeof(ret->host) || strlen(path) >= sizeof(ret->path) ||
 	    strpbrk(host, " @?#\r\n"))
 		return sf_fail(err, -EINVAL,
-		               "region '%.40s' or the endpoint that is given makes no "
-		               "URL of STS",
+		               "neither region '%.40s' nor the endpoint that is given "
+		               "makes a URL of STS",
 		               role->region);
 	snprintf(ret->host, sizeof(ret->host), "%.*s", (int)(path - host), host);
 	snprintf(ret->path, sizeof(ret->path), "%s", path);
@@ -149,8 +149,10 @@ int sf_aws_assume(const struct sf_aws_env *env, const struct sf_aws_role *role,
 		while (len && (token[len - 1] == '\n' || token[len - 1] == '\r'))
 			token[--len] = '\0';
 		if (!len || strlen(token) != len) {
+			explicit_bzero(token, len);
 			free(token);
-			return sf_fail(err, -EBADMSG, "token file '%.300s' is empty or has a NUL",
+			return sf_fail(err, -EBADMSG,
+			               "token file '%.300s' is empty or contains a NUL byte",
 			               role->token_file);
 		}
 	}

@@ -23,11 +23,10 @@ int sf_bucket_pager_not_again(struct sf_bucket_pager *p, const char *what, const
 
 	for (size_t i = 0; i < p->nseen; i++)
 		if (p->seen[i] == h)
-			return sf_fail(
-				err, -EBADMSG,
-				"listing: the server goes in a circle: %s '%.200s' was there "
-				"before (page %u)",
-				what, s, p->pages);
+			return sf_fail(err, -EBADMSG,
+			               "listing: the server repeats itself: %s '%.200s' was sent "
+			               "before (page %u)",
+			               what, s, p->pages);
 	if (p->nseen == p->seen_cap &&
 	    sf_vec_grow((void **)&p->seen, &p->seen_cap, p->nseen + 1, sizeof(*p->seen)) < 0)
 		return sf_fail(err, -ENOMEM, "listing: no memory");
@@ -48,9 +47,10 @@ int sf_bucket_pager_key(const struct sf_bucket_pager *p, const char *key, size_t
 	size_t n = strlen(p->prefix);
 
 	if (!len || len > SF_BUCKET_KEY_MAX || memchr(key, '\0', len))
-		return sf_fail(err, -EBADMSG,
-		               "listing: a key of %zu bytes (1 to %d are right), or with a NUL",
-		               len, SF_BUCKET_KEY_MAX);
+		return sf_fail(
+			err, -EBADMSG,
+			"listing: a key of %zu bytes (1 to %d are allowed), or one with a NUL", len,
+			SF_BUCKET_KEY_MAX);
 	if (len < n || memcmp(key, p->prefix, n) != 0)
 		return sf_fail(
 			err, -EBADMSG,

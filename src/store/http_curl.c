@@ -170,6 +170,8 @@ static void end(struct worker *w, struct sf_http_req *req, int r)
 /* A handle whose transfer failed may have kept its buffer, and is not told another's size then. */
 static void keep_or_free(struct worker *w, struct flight *f, bool keep)
 {
+	for (struct curl_slist *l = f->headers; l; l = l->next) /* some say as whom it was asked */
+		explicit_bzero(l->data, strlen(l->data));
 	curl_slist_free_all(f->headers);
 	f->headers = NULL;
 	if (keep && w->nspare < SPARE_MOST) {

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <string.h>
 #include <strings.h>
 #include <time.h>
 
@@ -14,6 +15,13 @@ bool sf_http_number(const char **at, const char *end, uint64_t *ret)
 		if (!sf_mul(*ret, 10, ret) || !sf_add(*ret, (uint64_t)(**at - '0'), ret))
 			return false;
 	return *at > from;
+}
+
+bool sf_http_number_text(const char *text, uint64_t *ret)
+{
+	const char *end = text + strlen(text);
+
+	return sf_http_number(&text, end, ret) && text == end;
 }
 
 int sf_content_range(const char *at, size_t len, uint64_t *first, uint64_t *last, uint64_t *total)

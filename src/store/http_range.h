@@ -9,6 +9,8 @@
 /* Decimal digits from *@at on, at least one; *@at is behind them then. False: none, or above
  * 2^64 - 1. */
 bool sf_http_number(const char **at, const char *end, uint64_t *ret);
+/* A text that is a number and nothing else. */
+bool sf_http_number_text(const char *text, uint64_t *ret);
 /* "bytes 0-99/1234" → first, last and total; of one that names no bytes (416) first and last are 0;
  * a total that is not told is UINT64_MAX. -1: it is something else. */
 int sf_content_range(const char *at, size_t len, uint64_t *first, uint64_t *last, uint64_t *total);

@@ -11,7 +11,8 @@
 #include "store/http_retry.h"
 
 #define WAIT_FIRST_MS 200u
-#define AFTER_MOST_S INT64_C(3600) /* what a server may ask us to wait */
+#define SECONDS_MOST 999999999u /* more is no number of seconds that anybody means */
+#define AFTER_MOST_S 3600u      /* what a server may ask us to wait */
 #define TOKENS 500
 #define TOKENS_TRY 5
 
@@ -54,21 +55,20 @@ unsigned sf_http_wait_ms(unsigned n, uint64_t random)
 
 int64_t sf_http_retry_after_ms(const char *value, size_t len, int64_t now)
 {
+	const char *at = value;
 	char text[64];
-	int64_t s = 0, then;
-	size_t i = 0;
+	int64_t then;
+	uint64_t s;
 
-	for (; i < len && isdigit((unsigned char)value[i]) && i < 9; i++)
-		s = s * 10 + (value[i] - '0');
-	if (i && i == len)
-		return SF_MIN(s, AFTER_MOST_S) * 1000;
+	if (sf_http_number(&at, value + len, &s) && at == value + len)
+		return s > SECONDS_MOST ? -1 : (int64_t)SF_MIN(s, AFTER_MOST_S) * 1000;
 	if (len >= sizeof(text))
 		return -1;
 	memcpy(text, value, len);
 	text[len] = '\0';
 	if (!sf_http_date(text, &then))
 		return -1;
-	return then <= now ? 0 : SF_MIN(then - now, AFTER_MOST_S) * 1000;
+	return then <= now ? 0 : SF_MIN(then - now, (int64_t)AFTER_MOST_S) * 1000;
 }
 
 uint64_t sf_http_random(void)

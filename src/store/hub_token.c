@@ -1,12 +1,15 @@
 #include "config.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
+#include <unistd.h>
 
 #include "base/mem.h"
+#include "base/wipe.h"
 #include "store/hub_token.h"
 
 #define HUB "https://huggingface.co"
@@ -48,7 +51,9 @@ static int take(const char *from, char *text, char **ret, struct sf_error *err)
 	text += strspn(text, " \t\r\n");
 	for (const char *c = text; *c; c++)
 		if (*c <= ' ' || *c >= 0x7f)
-			return sf_fail(err, -EINVAL, "%s holds no token: it has a blank or more",
+			return sf_fail(err, -EINVAL,
+			               "%s is no token: it has a blank, a control character or a "
+			               "letter that is not ASCII in it",
 			               from);
 	if (!*text)
 		return 0;
@@ -59,17 +64,25 @@ static int take(const char *from, char *text, char **ret, struct sf_error *err)
 static int read_file(const char *path, char **ret, struct sf_error *err)
 {
 	char text[TOKEN_MAX + 1];
-	FILE *f = fopen(path, "re");
-	size_t n;
+	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK), r;
+	ssize_t n;
 
-	if (!f) /* nobody is logged in */
+	if (fd < 0 && errno == ENOENT) /* nobody is logged in */
 		return 0;
-	n = fread(text, 1, TOKEN_MAX, f);
-	fclose(f);
+	n = fd < 0 ? -1 : read(fd, text, TOKEN_MAX);
+	if (n < 0) {
+		r = sf_fail_errno(err, "the hub's token, '%.200s'", path);
+		if (fd >= 0)
+			close(fd);
+		return sf_fail_ctx(err, r, "HF_HUB_DISABLE_IMPLICIT_TOKEN=1 does without one");
+	}
+	close(fd);
 	text[n] = '\0';
-	return strlen(text) < n || n == TOKEN_MAX
-	               ? sf_fail(err, -EINVAL, "'%.200s' holds no token", path)
-	               : take(path, text, ret, err);
+	r = (ssize_t)strlen(text) < n || n == TOKEN_MAX
+	            ? sf_fail(err, -EINVAL, "'%.200s' is no file of a token", path)
+	            : take(path, text, ret, err);
+	explicit_bzero(text, sizeof(text));
+	return r;
 }
 
 static int from_file(char **ret, struct sf_error *err)
@@ -97,7 +110,8 @@ static int from_file(char **ret, struct sf_error *err)
 
 int sf_hub_token(const struct sf_url *u, char **ret, struct sf_error *err)
 {
-	SF_FREE char *copy = NULL;
+	char *copy;
+	int r;
 	const char *given = env("HF_TOKEN");
 
 	*ret = NULL;
@@ -108,5 +122,7 @@ int sf_hub_token(const struct sf_url *u, char **ret, struct sf_error *err)
 	if (!given)
 		return from_file(ret, err);
 	copy = strdup(given);
-	return copy ? take("HF_TOKEN", copy, ret, err) : sf_fail(err, -ENOMEM, "no memory");
+	r = copy ? take("HF_TOKEN", copy, ret, err) : sf_fail(err, -ENOMEM, "no memory");
+	sf_wipe_free(copy);
+	return r;
 }

@@ -11,6 +11,7 @@
 
 #include "base/clock.h"
 #include "base/mem.h"
+#include "base/wipe.h"
 #include "store/http_range.h"
 #include "store/remote.h"
 
@@ -69,7 +70,7 @@ void sf_remote_call_release(struct sf_remote_call *call)
 {
 	free(call->url);
 	for (char **h = call->headers; h && *h; h++)
-		free(*h);
+		sf_wipe_free(*h);
 	free(call->headers);
 	*call = (struct sf_remote_call){ 0 };
 }
@@ -167,8 +168,8 @@ static int check_coding(struct trip *t, const struct sf_http_head *head)
 		v = sf_http_header(head, "x-goog-stored-content-encoding", &len);
 	if (v && !same_text("identity", v, len))
 		return sf_fail(&t->http.err, -ENOTSUP,
-		               "'%s': the server sends it encoded (%.*s): its bytes cannot be "
-		               "told by their places",
+		               "'%s': the server sends it encoded (%.*s): byte ranges of it "
+		               "cannot be read",
 		               t->src->s.name, (int)SF_MIN(len, (size_t)40), v);
 	return 0;
 }
@@ -328,8 +329,8 @@ static void refused(struct trip *t)
 	} else if (status == 416) {
 		end(t, changed(src, &t->http.err, "it has fewer bytes now (416)"));
 	} else if (status == 401 || status == 403) {
-		end(t, sf_fail(&t->http.err, -EACCES, "'%s': %.*s refuses it (%u)", src->s.name,
-		               len, at, status));
+		end(t, sf_fail(&t->http.err, -EACCES, "'%s': %.*s refuses the request (%u)",
+		               src->s.name, len, at, status));
 	} else {
 		r = sf_fail(&t->http.err, -EIO, "'%s': %.*s answers %u", src->s.name, len, at,
 		            status);

@@ -13,6 +13,7 @@ struct sf_remote_call {
 	char **headers; /* malloc'ed, as each of them; ends with NULL; NULL: none */
 	unsigned as;    /* the store's: with what it was made, for refused */
 };
+/* Overwrites the headers: they say as whom it was asked. */
 void sf_remote_call_release(struct sf_remote_call *call);
 
 struct sf_remote_store;
@@ -57,13 +58,23 @@ struct sf_remote_store {
  *
  * An answer counts when it is exactly what was asked for: status, range, size, version, length. One
  * of another version is -ESTALE, for this request and all that come after it.
+ *
+ * @name and @version are copied. -ENOMEM. Threads: any; nothing is asked. How requests end: -ESTALE;
+ * -EBADMSG what came is not what was asked for; -ENOTSUP the server has no ranges, or encodes;
+ * -EACCES; -EIO; of the transport (http.h); what the store's call and refused say.
  */
 int sf_remote_source(struct sf_remote_store *s, const char *name, uint64_t size,
                      const struct sf_version *version, struct sf_source **ret,
                      struct sf_error *err);
 
-/* A small request of such a store, tried again as its ranges are, until the io's deadline; three
- * times where the server never answered at all. */
+/*
+ * sf_remote_ask - a small request of such a store, tried again as its ranges are, until the io's
+ * deadline; three times where the server never answered at all.
+ *
+ * 0: there was an answer, whatever its status; it is the caller's (sf_http_answer_release).
+ * Errors:  the last try's, as sf_http_ask() has them.
+ * Threads: any but the transport's: it waits.
+ */
 int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
                   struct sf_http_answer *ret, struct sf_error *err);
 

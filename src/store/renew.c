@@ -106,7 +106,8 @@ static void *fetch(void *arg)
 
 	now = r->ops->now(r->arg);
 	if (result >= 0 && expires && now >= expires) {
-		result = sf_fail(&err, -EKEYEXPIRED, "what is given expired %lld s ago",
+		result = sf_fail(&err, -EKEYEXPIRED,
+		                 "the credentials that were given expired %lld s ago",
 		                 (long long)(now - expires));
 		r->ops->free(value);
 	}

@@ -196,24 +196,23 @@ static int tell(struct sf_s3_store *s, const struct refusal *why, const struct s
 		return sf_fail(err, -EACCES, "%s does not know the access key id (%s): %s", host,
 		               from, e->code);
 	if (strcmp(e->code, "SignatureDoesNotMatch") == 0)
-		return sf_fail(
-			err, -EACCES,
-			"%s finds that the secret access key is not that of the key id (%s): "
-			"%s",
-			host, from, e->code);
+		return sf_fail(err, -EACCES,
+		               "%s says that the secret access key does not match the key id (%s): "
+		               "%s",
+		               host, from, e->code);
 	if (strcmp(e->code, "InvalidObjectState") == 0)
 		return sf_fail(err, -EACCES, "it is archived and must be restored first: %s: %s",
 		               e->code, e->message);
 	if (is_one_of(e->code, refused) || why->status == 401 || why->status == 403)
-		return sf_fail(err, -EACCES, "%s refuses it: %u %s%s%s (%s)", host, why->status,
-		               e->code, *e->message ? ": " : "", e->message, from);
+		return sf_fail(err, -EACCES, "%s refuses the request: %u %s%s%s (%s)", host,
+		               why->status, e->code, *e->message ? ": " : "", e->message, from);
 	if (*e->code)
 		return sf_fail(err, why->status == 404 ? -ENOENT : -EIO, "%s answers %u %s: %s%s%s",
 		               host, why->status, e->code, e->message,
 		               *e->request_id ? ", request " : "", e->request_id);
 	return sf_fail(err, why->status == 404 ? -ENOENT : -EIO,
-	               "%s answers %u with no document of S3 (region %s; %s): is the endpoint that "
-	               "of S3?",
+	               "%s answers %u without an S3 error document (region %s; %s): is the "
+	               "endpoint one of S3?",
 	               host, why->status, region, from);
 }
 
@@ -352,7 +351,7 @@ int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const 
 				return r;
 			if (a.status == 200) { /* the bucket may be listed: it is the object */
 				sf_http_answer_release(&a);
-				return sf_fail(err, -EACCES, "it may not be read (403)");
+				return sf_fail(err, -EACCES, "reading it is refused (403)");
 			}
 			why = (struct refusal){ a.status, as, a.kept[0], a.kept[1], a.body, a.len };
 		}
@@ -364,5 +363,5 @@ int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const 
 		return sf_fail(err, r, "%s", said.msg);
 	/* mended as often as can be: the last refusal is what is told */
 	return said.msg[0] ? sf_fail(err, -EACCES, "%s", said.msg)
-	                   : sf_fail(err, -EIO, "the server sends us from region to region");
+	                   : sf_fail(err, -EIO, "each region redirects to another");
 }

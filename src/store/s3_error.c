@@ -28,7 +28,6 @@ bool sf_s3_error_parse(const char *doc, size_t len, struct sf_s3_error *ret)
 		{ "Code", ret->code, sizeof(ret->code) },
 		{ "Message", ret->message, sizeof(ret->message) },
 		{ "Region", ret->region, sizeof(ret->region) },
-		{ "Endpoint", ret->endpoint, sizeof(ret->endpoint) },
 		{ "RequestId", ret->request_id, sizeof(ret->request_id) },
 	};
 	struct sf_buf text = { .limit = 4096 };

@@ -4,8 +4,10 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "store/http_range.h"
 #include "store/s3_list.h"
 #include "store/s3_sign.h"
+#include "store/url.h"
 #include "store/xml.h"
 
 #define CODED_MAX (3 * SF_BUCKET_KEY_MAX) /* bytes of a key in a page, coded */
@@ -25,49 +27,6 @@ void sf_s3_pager_query(const struct sf_bucket_pager *p, struct sf_buf *to)
 
 	snprintf(max, sizeof(max), "%u", p->max_keys);
 	sf_s3_query(to, param, SF_ARRAY_LEN(param));
-}
-
-static int hex_digit(uint8_t c)
-{
-	return c >= '0' && c <= '9'   ? c - '0'
-	       : c >= 'a' && c <= 'f' ? c - 'a' + 10
-	       : c >= 'A' && c <= 'F' ? c - 'A' + 10
-	                              : -1;
-}
-
-/* encoding-type=url, in place: '+' is a space. False: no such text. */
-static bool url_decode(struct sf_buf *b)
-{
-	size_t to = 0;
-
-	for (size_t i = 0; i < b->len; i++) {
-		uint8_t c = b->at[i];
-
-		if (c == '%') {
-			int high = i + 2 < b->len ? hex_digit(b->at[i + 1]) : -1;
-			int low = high < 0 ? -1 : hex_digit(b->at[i + 2]);
-			if (low < 0)
-				return false;
-			c = (uint8_t)(high << 4 | low);
-			i += 2;
-		}
-		b->at[to++] = b->at[i] == '+' && c == '+' ? ' ' : c;
-	}
-	b->len = to;
-	return true;
-}
-
-static bool take_u64(const char *s, uint64_t *ret)
-{
-	uint64_t v = 0;
-
-	if (!*s)
-		return false;
-	for (; *s >= '0' && *s <= '9'; s++)
-		if (!sf_mul(v, 10, &v) || !sf_add(v, (uint64_t)(*s - '0'), &v))
-			return false;
-	*ret = v;
-	return !*s;
 }
 
 /* A page, which is gone over twice: for what it says of itself (how keys are coded may stand behind
@@ -90,7 +49,7 @@ static int take_key(struct page *p)
 	sf_buf_add(&p->key, p->text.at, p->text.len);
 	if (sf_buf_check(&p->key) < 0)
 		return sf_fail(p->err, sf_buf_check(&p->key), "listing: no memory for a key");
-	if (p->url_coded && !url_decode(&p->key))
+	if (p->url_coded && !sf_url_decode_bytes(p->key.at, &p->key.len, true))
 		return sf_fail(p->err, -EBADMSG,
 		               "listing: a key is not coded as it should be: '%.100s'",
 		               sf_buf_cstr(&p->text));
@@ -134,8 +93,8 @@ static int take_object(struct page *p, struct sf_xml *x)
 		if (is_key) {
 			r = take_key(p);
 			has_key = true;
-		} else if (is_size && !take_u64(sf_buf_cstr(&p->text), &e.size)) {
-			r = sf_fail(p->err, -EBADMSG, "listing: '%.40s' is no size",
+		} else if (is_size && !sf_http_number_text(sf_buf_cstr(&p->text), &e.size)) {
+			r = sf_fail(p->err, -EBADMSG, "listing: '%.40s' is not a size",
 			            sf_buf_cstr(&p->text));
 		} else if (is_etag && p->text.len) {
 			const char *t = sf_buf_cstr(&p->text);
@@ -223,7 +182,7 @@ static int no_list(const char *doc, size_t len, struct sf_error *err)
 	if (sf_s3_error_parse(doc, len, &e))
 		return sf_fail(err, -EIO, "%s: %s%s%s", e.code, e.message,
 		               *e.request_id ? ", request " : "", e.request_id);
-	return sf_fail(err, -EBADMSG, "the answer is no listing of S3");
+	return sf_fail(err, -EBADMSG, "the answer is not an S3 listing");
 }
 
 /* Once over the document. */

@@ -31,7 +31,6 @@ struct sf_s3_error {
 	char code[64]; /* "NoSuchKey" */
 	char message[256];
 	char region[64]; /* where the bucket is, if that was the error; may be "" like the rest */
-	char endpoint[128]; /* host that it wants to be asked at */
 	char request_id[64];
 	int64_t server_time; /* seconds since 1970, of RequestTimeTooSkewed; 0: not told */
 };

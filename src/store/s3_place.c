@@ -5,7 +5,7 @@
 #include "base/mem.h"
 #include "store/aws_env.h"
 #include "store/s3_place.h"
-#include "store/s3_sign.h"
+#include "store/url.h"
 
 void sf_s3_place_release(struct sf_s3_place *p)
 {
@@ -117,7 +117,7 @@ void sf_s3_place_request(const struct sf_s3_place *p, const char *region, const 
 	if (key || !p->by_path)
 		sf_buf_byte(path, '/');
 	if (key)
-		sf_s3_encode(path, key, strlen(key), true);
+		sf_url_encode(path, key, strlen(key), true);
 	sf_buf_printf(url, "http%s://%s%s%s%s", p->https ? "s" : "", sf_buf_cstr(host),
 	              sf_buf_cstr(path), *query ? "?" : "", query);
 	sf_buf_fail(url, sf_buf_check(host));

@@ -1,4 +1,4 @@
-/* Where a bucket is asked: endpoint and way of addressing. Pure. */
+/* Where a bucket is asked: endpoint and way of addressing. Pure: any thread, once it is made. */
 #ifndef SF_STORE_S3_PLACE_H
 #define SF_STORE_S3_PLACE_H
 
@@ -27,7 +27,8 @@ int sf_s3_place_init(struct sf_s3_place *p, const char *bucket, const char *endp
 void sf_s3_place_release(struct sf_s3_place *p);
 
 /* What a request is sent to and signed for: @host as the transport sends it, @path coded, @url both
- * and @query, if it is not "". @key NULL: the bucket itself. Appended; failures stick there. */
+ * and @query, if it is not "". @key NULL: the bucket itself. Appended; -ENOMEM or -E2BIG of any of the
+ * three sticks in @url. */
 void sf_s3_place_request(const struct sf_s3_place *p, const char *region, const char *key,
                          const char *query, struct sf_buf *host, struct sf_buf *path,
                          struct sf_buf *url);

@@ -10,7 +10,9 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "base/wipe.h"
 #include "store/s3_sign.h"
+#include "store/url.h"
 
 #define HEADERS_MAX 32 /* signed lines of a request */
 #define PARAMS_MAX 16  /* of a query */
@@ -18,21 +20,13 @@
 	65536  /* bytes of a canonical request: a session token has 2 KB, a key 3 KB coded */
 #define KEYS 4 /* signing keys kept: two regions around midnight */
 
-static void wipe(char **s)
-{
-	if (*s)
-		explicit_bzero(*s, strlen(*s));
-	free(*s);
-	*s = NULL;
-}
-
 void sf_aws_credentials_release(struct sf_aws_credentials *c)
 {
-	wipe(&c->key_id);
-	wipe(&c->secret);
-	wipe(&c->token);
-	wipe(&c->from);
-	c->expires = 0;
+	sf_wipe_free(c->key_id);
+	sf_wipe_free(c->secret);
+	sf_wipe_free(c->token);
+	sf_wipe_free(c->from);
+	*c = (struct sf_aws_credentials){ .expires = 0 };
 }
 
 struct signing_key {
@@ -168,19 +162,6 @@ static int signing_key(struct sf_s3_keys *k, const char *secret, const char *day
 	return 0;
 }
 
-void sf_s3_encode(struct sf_buf *to, const char *s, size_t len, bool path)
-{
-	for (size_t i = 0; i < len; i++) {
-		uint8_t c = (uint8_t)s[i];
-
-		if ((c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') ||
-		    c == '-' || c == '_' || c == '.' || c == '~' || (path && c == '/'))
-			sf_buf_byte(to, c);
-		else
-			sf_buf_printf(to, "%%%02X", c);
-	}
-}
-
 static int param_order(const void *a, const void *b)
 {
 	return strcmp(*(char *const *)a, *(char *const *)b);
@@ -199,9 +180,9 @@ void sf_s3_query(struct sf_buf *to, const struct sf_s3_param *param, size_t n)
 
 		if (!param[i].value)
 			continue;
-		sf_s3_encode(&b, param[i].name, strlen(param[i].name), false);
+		sf_url_encode(&b, param[i].name, strlen(param[i].name), false);
 		sf_buf_byte(&b, 1); /* for '=', see above */
-		sf_s3_encode(&b, param[i].value, strlen(param[i].value), false);
+		sf_url_encode(&b, param[i].value, strlen(param[i].value), false);
 		sf_buf_byte(&b, '\0');
 		bad = sf_buf_check(&b);
 		if (bad)
@@ -300,13 +281,13 @@ static int add(struct headers *h, struct sf_error *err, const char *name, const 
 static void release(struct headers *h)
 {
 	for (size_t i = 0; i < h->n; i++)
-		free(h->at[i]);
+		sf_wipe_free(h->at[i]);
 }
 
 void sf_s3_headers_free(char **headers)
 {
 	for (char **at = headers; at && *at; at++)
-		free(*at);
+		sf_wipe_free(*at);
 	free(headers);
 }
 
@@ -341,6 +322,17 @@ static int canonical(const struct sf_s3_request *req, const struct headers *h, s
 	return 0;
 }
 
+/* Bytes that it has at most. */
+static size_t canonical_max(const struct sf_s3_request *req, const struct headers *h)
+{
+	size_t n = strlen(req->method) + strlen(req->path) + strlen(req->query) +
+	           strlen(req->host) + strlen(req->payload) + 64;
+
+	for (size_t i = 0; i < h->n; i++)
+		n += 2 * strlen(h->at[i]) + 2; /* its name twice */
+	return SF_MIN(n, (size_t)TEXT_MAX);
+}
+
 static int check(const struct sf_s3_request *req, const struct sf_aws_credentials *cred,
                  struct sf_error *err)
 {
@@ -348,7 +340,7 @@ static int check(const struct sf_s3_request *req, const struct sf_aws_credential
 		return sf_fail(err, -EINVAL,
 		               "the access key id is empty or has a character that none has");
 	if (!*req->region || has_control(req->region) || strpbrk(req->region, " ,/\t"))
-		return sf_fail(err, -EINVAL, "'%.64s' is no name of a region",
+		return sf_fail(err, -EINVAL, "'%.64s' is not the name of a region",
 		               has_control(req->region) ? "?" : req->region);
 	if (req->path[0] != '/' || has_control(req->path) || has_control(req->query) ||
 	    has_control(req->host))
@@ -370,13 +362,14 @@ int sf_s3_sign(const struct sf_s3_request *req, const struct sf_aws_credentials 
 	if (r < 0)
 		return r;
 	if (!gmtime_r(&now, &tm) || tm.tm_year < 0 || tm.tm_year > 8099)
-		return sf_fail(err, -EINVAL, "%lld s since 1970 is no time to sign at",
+		return sf_fail(err, -EINVAL,
+		               "%lld s since 1970 is not a time that a request can be signed for",
 		               (long long)req->now);
 	strftime(date, sizeof(date), "%Y%m%dT%H%M%SZ", &tm);
 	snprintf(day, sizeof(day), "%.8s", date);
 	if ((size_t)snprintf(scope, sizeof(scope), "%s/%s/%s/aws4_request", day, req->region,
 	                     req->service) >= sizeof(scope))
-		return sf_fail(err, -EINVAL, "'%.64s' is no name of a region", req->region);
+		return sf_fail(err, -EINVAL, "'%.64s' is not the name of a region", req->region);
 
 	for (const char *const *at = req->headers; r == 0 && at && *at; at++)
 		r = add(&h, err, *at, NULL);
@@ -385,6 +378,9 @@ int sf_s3_sign(const struct sf_s3_request *req, const struct sf_aws_credentials 
 		r = add(&h, err, "x-amz-content-sha256", req->payload);
 	if (r == 0 && cred->token && *cred->token)
 		r = add(&h, err, "x-amz-security-token", cred->token);
+	/* in one piece: none of a token stays behind in a buffer that was too small */
+	sf_buf_extend(&text, r < 0 ? 0 : canonical_max(req, &h));
+	text.len = 0;
 	r = r < 0 ? r : canonical(req, &h, &text, &names, err);
 	if (r < 0)
 		goto out;
@@ -419,6 +415,8 @@ out:
 	if (r < 0)
 		release(&h);
 	free(auth);
+	if (text.at) /* a session's token is in it */
+		OPENSSL_cleanse(text.at, text.cap);
 	sf_buf_release(&text);
 	sf_buf_release(&names);
 	return r;

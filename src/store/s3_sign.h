@@ -60,10 +60,7 @@ struct sf_s3_request {
  */
 int sf_s3_sign(const struct sf_s3_request *req, const struct sf_aws_credentials *cred, char ***ret,
                struct sf_error *err);
-void sf_s3_headers_free(char **headers); /* NULL is fine */
-
-/* @s as AWS wants it in a URL: A-Z a-z 0-9 - _ . ~ stay, and '/' with @path; else %XX. */
-void sf_s3_encode(struct sf_buf *to, const char *s, size_t len, bool path);
+void sf_s3_headers_free(char **headers); /* overwrites them; NULL is fine */
 
 /* A query's parameters: the value may be NULL, which is left out altogether. */
 struct sf_s3_param {

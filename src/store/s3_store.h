@@ -8,6 +8,7 @@
 #include "store/remote.h"
 #include "store/s3_place.h"
 
+/* Any thread: what is outside of locked stays as it was when the store was opened. */
 struct sf_s3_store {
 	struct sf_remote_store r;
 	struct sf_s3_place place;
@@ -41,6 +42,7 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
  *
  * 0: status 200, the answer is the caller's. @want: headers to keep (sf_http_ask).
  * Errors:  -ENOENT no such key or bucket, -EACCES, -EIO with what the server says; the transport's.
+ * Threads: any but the transport's: it waits.
  */
 int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const char *query,
               const char *const *want, uint64_t limit, struct sf_http_answer *ret,

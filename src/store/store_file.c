@@ -63,8 +63,10 @@ static int open_plain(struct file_store *f, const char *name, const struct sf_ob
 		return sf_fail(err, -EBADMSG, "'%s' is a socket or a device, not a regular file",
 		               name);
 	if (fd < 0 && errno == ELOOP)
-		return sf_fail(err, -EBADMSG, "'%s' is a link in a circle, not a regular file",
-		               name);
+		return sf_fail(
+			err, -EBADMSG,
+			"'%s' is a symbolic link that leads back to itself, not a regular file",
+			name);
 	if (fd < 0)
 		return sf_fail_errno(err, "'%s'", name);
 	if (fstat(fd, &st) != 0) {

@@ -12,6 +12,7 @@
 #include "base/path.h"
 #include "base/thread_pool.h"
 #include "base/vec.h"
+#include "base/wipe.h"
 #include "store/hub_token.h"
 #include "store/http_range.h"
 #include "store/remote.h"
@@ -114,16 +115,9 @@ static int refusal(const struct http_store *h, const char *name, unsigned status
 		return sf_fail(err, -ENOENT, "'%s': not below %s (the server answers %u)", name,
 		               h->r.s.source, status);
 	if (status == 401 || status == 403)
-		return sf_fail(err, -EACCES, "'%s': the server of %s refuses it (%u)", name,
-		               h->r.s.source, status);
+		return sf_fail(err, -EACCES, "'%s': the server of %s refuses the request (%u)",
+		               name, h->r.s.source, status);
 	return sf_fail(err, -EIO, "'%s': the server of %s answers %u", name, h->r.s.source, status);
-}
-
-static bool number(const char *text, uint64_t *ret)
-{
-	const char *end = text + strlen(text);
-
-	return sf_http_number(&text, end, ret) && text == end;
 }
 
 /* What an answer says of the object; *ret_size is UINT64_MAX where it does not say how long it is. */
@@ -149,7 +143,7 @@ static int take(const struct http_store *h, const char *name, const struct sf_ht
 		               "'%s': the server of %s sends a web page (text/html) instead: is "
 		               "the URL that of the files?",
 		               name, h->r.s.source);
-	} else if (a->kept[LENGTH] && !number(a->kept[LENGTH], &ret->size)) {
+	} else if (a->kept[LENGTH] && !sf_http_number_text(a->kept[LENGTH], &ret->size)) {
 		return sf_fail(err, -EBADMSG, "'%s': the server says that its length is '%.40s'",
 		               name, a->kept[LENGTH]);
 	}
@@ -397,7 +391,7 @@ static void http_free(struct sf_store *s)
 	pthread_mutex_destroy(&h->locked.m);
 	free(h->base);
 	free(h->query);
-	free(h->authorization);
+	sf_wipe_free(h->authorization);
 	free(s->source);
 	free(s->at);
 	free(h);
@@ -416,7 +410,12 @@ static int authorize(struct http_store *h, const struct sf_url *u)
 	static const char digits[] =
 		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 	struct sf_buf plain = { 0 }, b = { 0 };
+	size_t len = strlen(u->user) + strlen(u->password) + 1;
 
+	/* no part of it stays behind in a buffer that was too small */
+	sf_buf_extend(&plain, len + 1);
+	sf_buf_extend(&b, 32 + len * 2);
+	plain.len = b.len = 0;
 	sf_buf_printf(&plain, "%s:%s", u->user, u->password);
 	sf_buf_str(&b, "Authorization: Basic ");
 	for (size_t i = 0; i < plain.len; i += 3) {
@@ -430,6 +429,8 @@ static int authorize(struct http_store *h, const struct sf_url *u)
 	}
 	sf_buf_cstr(&b);
 	bool bad = sf_buf_check(&plain) < 0 || sf_buf_check(&b) < 0;
+	if (plain.at)
+		explicit_bzero(plain.at, plain.cap);
 	sf_buf_release(&plain);
 	if (bad)
 		sf_buf_release(&b);
@@ -440,15 +441,15 @@ static int authorize(struct http_store *h, const struct sf_url *u)
 /* "Authorization: Bearer …" of a hub's user; a URL's own userinfo goes before. */
 static int authorize_hub(struct http_store *h, const struct sf_url *u, struct sf_error *err)
 {
-	SF_FREE char *token = NULL;
+	char *token = NULL;
 	int r = u->user ? 0 : sf_hub_token(u, &token, err);
 
-	if (r < 0 || !token)
-		return r;
-	if (asprintf(&h->authorization, "Authorization: Bearer %s", token) >= 0)
-		return 0;
-	h->authorization = NULL;
-	return sf_fail(err, -ENOMEM, "'%s': no memory", u->shown);
+	if (r >= 0 && token && asprintf(&h->authorization, "Authorization: Bearer %s", token) < 0) {
+		h->authorization = NULL;
+		r = sf_fail(err, -ENOMEM, "'%s': no memory", u->shown);
+	}
+	sf_wipe_free(token);
+	return r;
 }
 
 /* The query is shown nowhere, and may be what tells two places apart: its hash does that, on disk too. */

@@ -56,8 +56,8 @@ static int see(struct sf_s3_store *s, const char *name, struct sf_objinfo *ret, 
 	        : sf_fail(err, -ENOMEM, "no memory for a request");
 	if (r < 0)
 		return sf_fail_ctx(err, r, "'%s'", name);
-	const char *len = a.kept[LENGTH], *end = len ? len + strlen(len) : NULL;
-	if (!len || !sf_http_number(&len, end, &ret->size) || len != end || ret->size > INT64_MAX)
+	const char *len = a.kept[LENGTH];
+	if (!len || !sf_http_number_text(len, &ret->size) || ret->size > INT64_MAX)
 		r = sf_fail(err, -EBADMSG, "'%s': the server does not say how long it is", name);
 	if (r == 0 && a.kept[TAG] && !(*ret_etag = strdup(a.kept[TAG])))
 		r = sf_fail(err, -ENOMEM, "'%s': no memory", name);
@@ -190,7 +190,7 @@ static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_s
 	                       : sf_fail(err, -ENOMEM, "no memory");
 	if (r >= 0 && snprintf(s->locked.region, sizeof(s->locked.region), "%s",
 	                       *region ? region : "us-east-1") >= (int)sizeof(s->locked.region))
-		r = sf_fail(err, -EINVAL, "'%.100s' is no name of a region", region);
+		r = sf_fail(err, -EINVAL, "'%.100s' is not the name of a region", region);
 	if (r >= 0 && *endpoint && !(s->r.s.at = strdup(endpoint)))
 		r = sf_fail(err, -ENOMEM, "no memory");
 	sf_aws_setup_release(&setup);

@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "base/wipe.h"
 #include "store/url.h"
 
 size_t sf_url_scheme(const char *s)
@@ -25,22 +26,33 @@ static int hex(char c)
 	                              : -1;
 }
 
-bool sf_url_decode(char *s)
+bool sf_url_decode_bytes(uint8_t *at, size_t *len, bool plus)
 {
-	char *to = s;
+	size_t to = 0;
 
-	for (; *s; s++) {
-		if (*s != '%') {
-			*to++ = *s;
+	for (size_t i = 0; i < *len; i++) {
+		if (at[i] != '%') {
+			at[to++] = plus && at[i] == '+' ? ' ' : at[i];
 			continue;
 		}
-		int hi = hex(s[1]), lo = hi < 0 ? -1 : hex(s[2]);
-		if (lo < 0 || !(hi | lo))
+		int hi = i + 2 < *len ? hex((char)at[i + 1]) : -1;
+		int lo = hi < 0 ? -1 : hex((char)at[i + 2]);
+		if (lo < 0)
 			return false;
-		*to++ = (char)(hi << 4 | lo);
-		s += 2;
+		at[to++] = (uint8_t)(hi << 4 | lo);
+		i += 2;
 	}
-	*to = '\0';
+	*len = to;
+	return true;
+}
+
+bool sf_url_decode(char *s)
+{
+	size_t len = strlen(s);
+
+	if (!sf_url_decode_bytes((uint8_t *)s, &len, false) || memchr(s, '\0', len))
+		return false;
+	s[len] = '\0';
 	return true;
 }
 
@@ -127,8 +139,8 @@ char *sf_url_shown(const char *source)
 void sf_url_release(struct sf_url *u)
 {
 	free(u->scheme);
-	free(u->user);
-	free(u->password);
+	sf_wipe_free(u->user);
+	sf_wipe_free(u->password);
 	free(u->host);
 	free(u->port);
 	free(u->path);
@@ -161,8 +173,8 @@ static int take_userinfo(const struct parts *p, struct sf_url *u, struct sf_erro
 	u->password = strdup(colon ? colon + 1 : "");
 	if (!u->password)
 		return -ENOMEM;
-	if (colon)
-		*colon = '\0';
+	if (colon) /* all of it: what is freed later ends here */
+		explicit_bzero(colon, strlen(colon));
 	if (!sf_url_decode(u->user) || !sf_url_decode(u->password))
 		return sf_fail(err, -EINVAL,
 		               "'%s': a %% of its user or password is not followed by two hex "
@@ -199,7 +211,7 @@ static int take_host(const struct parts *p, struct sf_url *u, struct sf_error *e
 	if (!u->host)
 		return -ENOMEM;
 	if (u->host[strcspn(u->host, " \"'<>\\^`{|}%")])
-		return sf_fail(err, -EINVAL, "'%s': a character of its host is none of a host's",
+		return sf_fail(err, -EINVAL, "'%s': its host has a character that no host name has",
 		               u->shown);
 	return 0;
 }
@@ -215,10 +227,10 @@ static int take_path(const char *at, struct sf_url *u, struct sf_error *err)
 		return -ENOMEM;
 	if (!sf_url_decode(copy))
 		return sf_fail(err, -EINVAL,
-		               "'%s': a %% is not followed by two hex digits, or these are 00",
+		               "'%s': a %% is not followed by two hex digits, or is %%00",
 		               u->shown);
 	if (strchr(at, '#'))
-		return sf_fail(err, -EINVAL, "'%s': a # is written %%23 in a URL", u->shown);
+		return sf_fail(err, -EINVAL, "'%s': write a # in a URL as %%23", u->shown);
 	while (len && at[len - 1] == '/')
 		len--;
 	for (size_t i = 0; i < len; i++) {
@@ -241,7 +253,7 @@ static int take_path(const char *at, struct sf_url *u, struct sf_error *err)
 		if (!u->query)
 			return -ENOMEM;
 		if (strchr(u->query, ' '))
-			return sf_fail(err, -EINVAL, "'%s': a blank in its query is written %%20",
+			return sf_fail(err, -EINVAL, "'%s': write a blank in its query as %%20",
 			               u->shown);
 	}
 	return 0;
@@ -255,15 +267,15 @@ static int take_bucket(const struct parts *p, struct sf_url *u, struct sf_error 
 
 	if (p->at != p->authority)
 		return sf_fail(err, -EINVAL,
-		               "'%s': credentials do not go into a %s:// URL; the environment or "
-		               "a profile has them",
+		               "'%s': credentials do not go into a %s:// URL; put them into the "
+		               "environment or a profile",
 		               u->shown, u->scheme);
 	len = strcspn(p->at, "/");
 	if (!len)
 		return sf_fail(err, -EINVAL, "'%s': it names no bucket", u->shown);
 	if (p->at[strcspn(p->at, ":?#%/")] != '/' && p->at[strcspn(p->at, ":?#%/")])
-		return sf_fail(err, -EINVAL, "'%s': a bucket's name has no '%c'", u->shown,
-		               p->at[strcspn(p->at, ":?#%/")]);
+		return sf_fail(err, -EINVAL, "'%s': the name of a bucket cannot contain '%c'",
+		               u->shown, p->at[strcspn(p->at, ":?#%/")]);
 	u->host = strndup(p->at, len);
 	at = p->at + len;
 	while (*at == '/')
@@ -286,8 +298,7 @@ static int parse(const char *source, size_t scheme, struct sf_url *u, struct sf_
 	if (strcmp(u->scheme, "s3") == 0 || strcmp(u->scheme, "gs") == 0)
 		return take_bucket(&p, u, err);
 	if (strcmp(u->scheme, "http") != 0 && strcmp(u->scheme, "https") != 0)
-		return sf_fail(err, -ENOTSUP, "'%s': there is no %s:// to read from", u->shown,
-		               u->scheme);
+		return sf_fail(err, -ENOTSUP, "'%s': %s:// is not supported", u->shown, u->scheme);
 	r = take_userinfo(&p, u, err);
 	if (r >= 0)
 		r = take_host(&p, u, err);
@@ -311,7 +322,7 @@ int sf_url_parse(const char *source, struct sf_url *ret, struct sf_error *err)
 	if (!u.shown || !u.scheme)
 		r = -ENOMEM;
 	else if (!scheme)
-		r = sf_fail(&why, -EINVAL, "'%s' is no URL", source);
+		r = sf_fail(&why, -EINVAL, "'%s' is not a URL", source);
 	else
 		r = parse(source, scheme, &u, &why);
 	if (r < 0) {

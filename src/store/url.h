@@ -40,9 +40,11 @@ void sf_url_release(struct sf_url *u);
 char *sf_url_shown(const char *source);
 
 /* Appends @s as a part of a URL: what is neither letter, digit nor one of "-._~" as %XX, "/" too
- * unless @slash. */
+ * unless @slash. It is what AWS signs, too. */
 void sf_url_encode(struct sf_buf *out, const char *s, size_t len, bool slash);
 /* %XX to bytes, in place; false: malformed, or it hides a NUL. */
 bool sf_url_decode(char *s);
+/* The same of *len bytes, which may hide NULs; with @plus, '+' is a blank, as forms have it. */
+bool sf_url_decode_bytes(uint8_t *at, size_t *len, bool plus);
 
 #endif

@@ -148,7 +148,7 @@ static int reference(struct sf_xml *x, struct sf_buf *to, struct sf_error *err)
 	size_t len = (size_t)(semi - name);
 	if (len && *name == '#') {
 		if (number(name, len, &c) < 0)
-			return bad(x, err, "a reference to no character");
+			return bad(x, err, "a reference that is no character");
 	}
 	for (size_t i = 0; i < SF_ARRAY_LEN(known) && !c; i++)
 		if (strlen(known[i].name) == len && memcmp(known[i].name, name, len) == 0)
@@ -187,7 +187,7 @@ static int attribute(struct sf_xml *x, struct sf_error *err)
 		x->at += r;
 	}
 	if (x->at == x->end)
-		return bad(x, err, "the end, in an attribute");
+		return bad(x, err, "an attribute that does not end");
 	x->at++;
 	return 0;
 }
@@ -265,7 +265,7 @@ static int take_until(struct sf_xml *x, size_t skip, const char *end, struct sf_
 		x->at += n;
 	}
 	if (x->at == x->end)
-		return bad(x, err, "the end, in a comment or an instruction");
+		return bad(x, err, "a comment or an instruction that does not end");
 	x->at += strlen(end);
 	return 0;
 }
@@ -299,7 +299,7 @@ int sf_xml_next(struct sf_xml *x, struct sf_error *err)
 			skip_blanks(x);
 		if (x->at == x->end) {
 			if (x->depth)
-				return bad(x, err, "the end, with an element still open");
+				return bad(x, err, "an element that does not end");
 			return x->root_seen ? SF_XML_END : bad(x, err, "no element");
 		}
 		if (ahead(x, "<!--")) {

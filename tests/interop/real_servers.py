@@ -63,7 +63,7 @@ def status(url, headers=None, ca=None):
 class Server:
     region = "us-east-1"
     checks_secret = True    # a wrong one is refused
-    says_secret, says_key = "not that of the key id", "does not know the access key id"  # what becomes of its words for a wrong one
+    says_secret, says_key = "does not match the key id", "does not know the access key id"  # what becomes of its words for a wrong one
     ignores_range = False
     start_s = 120
 
@@ -126,7 +126,7 @@ class Server:
 class Swift(Server):
     """OpenStack Swift on one node, with s3api and tempauth."""
     key, secret = "test:tester", "testing"
-    says_key = "not that of the key id"
+    says_key = "does not match the key id"
 
     def start(self):
         swift = {s: program(f"swift-{s}-server", "swift") for s in ("account", "container", "object", "proxy")}
@@ -172,7 +172,7 @@ class Swift(Server):
 class Ceph(Server):
     """Ceph's RGW over a monitor and one OSD that keeps all in memory; a role for sts:AssumeRole."""
     key, secret = "TESTKEY", "test/Secret+Key=1"
-    says_secret = says_key = "refuses it: 403 AccessDenied (credentials: environment variables)"  # since tokens are looked at too
+    says_secret = says_key = "refuses the request: 403 AccessDenied (credentials: environment variables)"  # since tokens are looked at too
     role = "arn:aws:iam:::role/test"
 
     def start(self):

@@ -112,9 +112,9 @@ def says(what, source, code, *texts, env=None, args=()):
 
 
 def messages(good, env):
-    says("another secret", good, 1, "not that of the key id", "environment variables", env=dict(env, AWS_SECRET_ACCESS_KEY="no"))
+    says("another secret", good, 1, "does not match the key id", "environment variables", env=dict(env, AWS_SECRET_ACCESS_KEY="no"))
     says("another key", good, 1, "does not know the access key id", env=dict(env, AWS_ACCESS_KEY_ID="NOBODY"))
-    says("nobody", good, 1, "refuses it: 403", "nothing is signed", env=env, args=["--no-sign-request"])
+    says("nobody", good, 1, "refuses the request: 403", "nothing is signed", env=env, args=["--no-sign-request"])
     says("no bucket", "s3://no-such-bucket/x", 1, "no bucket 'no-such-bucket'", env=env)
     says("no prefix", "s3://ckpts/nowhere", 1, "no objects below it", env=env)
     says("an object", good + "/.metadata", 1, "is an object", env=env)

@@ -231,8 +231,8 @@ with tempfile.TemporaryDirectory() as d:
 # answers that are none
 server.reset()
 for what, send, *texts in (
-        ("a web page", lambda x: x.answer(200, "<html><body>hello</body></html>"), "no listing of S3"),
-        ("a web page with 404", lambda x: x.answer(404, "<html>"), "404", "no document of S3 (region", "environment variables"),
+        ("a web page", lambda x: x.answer(200, "<html><body>hello</body></html>"), "not an S3 listing"),
+        ("a web page with 404", lambda x: x.answer(404, "<html>"), "404", "without an S3 error document (region", "environment variables"),
         ("no answer in it", lambda x: x.answer(200, ""), "XML"),
         ("an error in a 200", lambda x: x.error(200, "InternalError"), "InternalError"),
         ("a DTD", lambda x: x.answer(200, "<!DOCTYPE a [<!ENTITY a 'b'>]><ListBucketResult>&a;</ListBucketResult>"), "DTD"),
@@ -247,7 +247,7 @@ for what, send, *texts in (
     says(what, *texts)
 server.reset()
 server.token = lambda n: "0 again"
-says("a page again and again", "circle")
+says("a page again and again", "repeats itself")
 server.reset()
 server.broken = lambda x, key: "continuation-token" in x.path and x.error(500, "InternalError")
 says("a listing that fails in its middle", "500")

@@ -92,7 +92,7 @@ START_TEST(a_program_is_run_before_keys_in_the_config_file)
 	ck_says("credentials by credential_process of profile fails: the program failed with exit "
 	        "status 3");
 	load(&w, "talks");
-	ck_says("no JSON");
+	ck_says("not JSON");
 	load(&w, "old");
 	ck_says("\"Version\": 1");
 	load(&w, "half");
@@ -224,7 +224,7 @@ START_TEST(a_role_is_assumed_as_its_source)
 
 	w.asked = 0;
 	load(&w, "c1");
-	ck_says("'c1' leads in a circle");
+	ck_says("'c1' leads back to itself");
 	load(&w, "both");
 	ck_says("both source_profile and credential_source");
 	load(&w, "neither");
@@ -234,7 +234,8 @@ START_TEST(a_role_is_assumed_as_its_source)
 	load(&w, "empty");
 	ck_says("'nothing' has no credentials");
 	load(&w, "mfa");
-	ck_says("mfa_serial");
+	ck_says("mfa_serial wants a code");
+	ck_says("export-credentials --profile 'mfa'");
 	load(&w, "what");
 	ck_says("'Heaven'");
 	load(&w, "env");
@@ -253,7 +254,7 @@ START_TEST(a_role_is_assumed_as_its_source)
 	ck_assert_str_eq(w.last.url, "http://127.0.0.1:80/sts/");
 	w.var[5] = "ftp://HUSH";
 	load(&w, "r");
-	ck_says("no URL of STS");
+	ck_says("makes a URL of STS");
 	aws_world_release(&w);
 }
 END_TEST
@@ -339,7 +340,7 @@ START_TEST(a_containers_server_is_asked_where_it_may_be)
 	ck_says("answers 404");
 	w.var[1] = "https://anywhere/";
 	load(&w, NULL);
-	ck_says("it says Denied");
+	ck_says("it answers Denied");
 	w.asked = 0;
 	w.var[1] = "http://127.0.0.1:9/";
 	load(&w, NULL);

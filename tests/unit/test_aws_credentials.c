@@ -139,7 +139,7 @@ START_TEST(what_has_ended_already_is_an_error)
 	machine_init(&m);
 	machine_says(&m, "old", -5);
 	ck_assert_int_eq(sf_aws_provider_get(m.p, &c, &err), -EKEYEXPIRED);
-	ck_assert_ptr_nonnull(strstr(err.msg, "the machine's role: what it gives expired 5 s ago"));
+	ck_assert_ptr_nonnull(strstr(err.msg, "the machine's role gave credentials that expired 5 s ago"));
 	machine_release(&m);
 }
 END_TEST

@@ -191,7 +191,7 @@ START_TEST(what_is_wrong_is_said)
 		{ { SF_HTTP_ENCODED, 0, NULL }, -ENOTSUP, "encoded (gzip)" },
 		{ { SF_HTTP_PAGE, 0, NULL }, -ENOTSUP, "whole files only" },
 		{ { SF_HTTP_OTHER_TAG, 0, NULL }, -ESTALE, "it was \"v1\", now \"other\"" },
-		{ { SF_HTTP_STATUS, 403, NULL }, -EACCES, "refuses it (403)" },
+		{ { SF_HTTP_STATUS, 403, NULL }, -EACCES, "refuses the request (403)" },
 		{ { SF_HTTP_STATUS, 404, NULL }, -ESTALE, "it is gone" },
 		{ { SF_HTTP_STATUS, 412, NULL }, -ESTALE, "another version" },
 		{ { SF_HTTP_STATUS, 416, NULL }, -ESTALE, "fewer bytes" },

@@ -133,7 +133,7 @@ START_TEST(a_page_that_comes_again_is_an_error)
 			r = take(&p, rounds[i][k], &err);
 		}
 		ck_assert_int_eq(r, -EBADMSG);
-		ck_assert_msg(strstr(err.msg, "circle") != NULL, "%s", err.msg);
+		ck_assert_msg(strstr(err.msg, "repeats itself") != NULL, "%s", err.msg);
 		sf_bucket_pager_release(&p);
 	}
 	/* a prefix may: some servers tell it on each page that has a key below it */
@@ -156,8 +156,8 @@ START_TEST(what_is_no_page_is_an_error_and_never_empty)
 		int code;
 	} bad[] = {
 		{ "", "XML", -EBADMSG },
-		{ "<html><body>It works!</body></html>", "no listing", -EBADMSG },
-		{ "<ListAllMyBucketsResult/>", "no listing", -EBADMSG },
+		{ "<html><body>It works!</body></html>", "not an S3 listing", -EBADMSG },
+		{ "<ListAllMyBucketsResult/>", "not an S3 listing", -EBADMSG },
 		{ "<Error><Code>AccessDenied</Code><Message>No.</Message><RequestId>r1</"
 		  "RequestId></Error>",
 		  "AccessDenied: No., request r1", -EIO },
@@ -165,11 +165,11 @@ START_TEST(what_is_no_page_is_an_error_and_never_empty)
 		{ PAGE("<IsTruncated>true</IsTruncated>"), "no token", -EBADMSG },
 		{ PAGE("<IsTruncated>maybe</IsTruncated>"), "'maybe'", -EBADMSG },
 		{ PAGE("<EncodingType>rot13</EncodingType>"), "'rot13'", -EBADMSG },
-		{ PAGE(OBJECT("a", "")), "no size", -EBADMSG },
-		{ PAGE(OBJECT("a", "-1")), "'-1' is no size", -EBADMSG },
-		{ PAGE(OBJECT("a", "18446744073709551616")), "no size", -EBADMSG },
+		{ PAGE(OBJECT("a", "")), "not a size", -EBADMSG },
+		{ PAGE(OBJECT("a", "-1")), "'-1' is not a size", -EBADMSG },
+		{ PAGE(OBJECT("a", "18446744073709551616")), "not a size", -EBADMSG },
 		{ PAGE(OBJECT("a", "18446744073709551615")), "without its size", -EBADMSG },
-		{ PAGE(OBJECT("a", "1e3")), "no size", -EBADMSG },
+		{ PAGE(OBJECT("a", "1e3")), "not a size", -EBADMSG },
 		{ PAGE(OBJECT("", "1")), "0 bytes", -EBADMSG },
 		{ PAGE("<Contents><Key>a</Key></Contents>"), "without its size", -EBADMSG },
 		{ PAGE("<Contents><Size>1</Size></Contents>"), "without its key", -EBADMSG },
@@ -292,7 +292,6 @@ START_TEST(an_error_document_is_told)
 	ck_assert_str_eq(e.code, "PermanentRedirect");
 	ck_assert_str_eq(e.message, "Go <there>?now");
 	ck_assert_str_eq(e.region, "eu-west-1");
-	ck_assert_str_eq(e.endpoint, "b.s3.eu-west-1.amazonaws.com");
 	ck_assert_str_eq(e.request_id, "R");
 	ck_assert_int_eq(e.server_time, 1440938160);
 	/* as STS has it */

@@ -249,9 +249,9 @@ START_TEST(what_no_header_can_carry_is_refused_without_being_told)
 	refused(req, cred, "region");
 	req = get;
 	req.now = INT64_MAX;
-	refused(req, cred, "no time");
+	refused(req, cred, "not a time");
 	req.now = -1 - (int64_t)86400 * 365 * 100;
-	refused(req, cred, "no time");
+	refused(req, cred, "not a time");
 	req = get;
 	req.path = "no-slash";
 	refused(req, cred, "path");
@@ -309,9 +309,6 @@ START_TEST(a_query_is_in_the_order_that_is_signed)
 	ck_assert_str_eq(sf_buf_cstr(&b),
 	                 "a=b&a=z&a-b=1&delimiter=&list-type=2&prefix=a%2Fb%20c%2Bd%"
 	                 "3D%25%26%23%27~%2A%28%29%C3%A9");
-	sf_buf_reset(&b);
-	sf_s3_encode(&b, "a/../b c\0d", 10, true);
-	ck_assert_str_eq(sf_buf_cstr(&b), "a/../b%20c%00d");
 	sf_buf_release(&b);
 
 	struct sf_s3_param many[17] = { { "a", "b" } };
