@@ -18,7 +18,9 @@
 
 /* How a stored item wraps its payload. */
 enum sf_item_form {
-	SF_ITEM_RAW,   /* off is the payload itself, row-major and contiguous (safetensors) */
+	/* off is the payload itself: row-major and contiguous, unless the tensor has a layout column
+	 * that says otherwise */
+	SF_ITEM_RAW,
 	SF_ITEM_TORCH, /* a torch.save archive of one tensor, or of any object */
 	/* off is the start of a safetensors blob that holds the tensor under its name (DCP
 	 * SAFETENSORS mode) */
@@ -73,13 +75,12 @@ struct sf_chunk {
 	uint64_t off, len; /* the item */
 };
 
+/* Where HOLE and OVERLAP are both set, the chunks may be too tangled to tell (hostile): readers
+ * look. */
 enum {
 	SF_TENSOR_OVERLAP = 1, /* some element is in two chunks: the first in chunk order wins */
 	SF_TENSOR_HOLE = 2,    /* some element is in none */
-	/* an item is missing or reaches past its file */
-	SF_TENSOR_DAMAGED = 4,
-	/* where HOLE and OVERLAP are both set, the chunks may be too tangled to tell (hostile):
-	 * readers look */
+	SF_TENSOR_DAMAGED = 4, /* an item is missing or reaches past its file */
 	/* the non-empty chunks are a full grid: order[] is its cells in row-major order */
 	SF_TENSOR_GRID = 8,
 };

@@ -97,8 +97,6 @@ int sf_ckpt_builder_object(struct sf_ckpt_builder *b, const char *name, size_t l
 int sf_ckpt_builder_tie(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t to,
                         struct sf_error *err);
 
-/* Items: any time after the chunk exists. A second item for one chunk: the first stays
- * (replicas). */
 /* tensor or object index, SF_NONE */
 uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name, size_t len,
                               bool *ret_is_tensor);
@@ -109,6 +107,8 @@ int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void 
 /* What safetensors blobs have @tensor under, when that is not the key's name. */
 int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,
                                 size_t len, struct sf_error *err);
+/* Items: any time after the chunk exists. A second item for one chunk: the first stays
+ * (replicas). */
 void sf_ckpt_builder_set_item(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t chunk,
                               uint32_t place, uint64_t off, uint64_t len);
 void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place,

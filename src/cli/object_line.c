@@ -11,6 +11,7 @@
 #include "cli/object_line.h"
 #include "cli/text.h"
 #include "value/object.h"
+#include "value/value_json.h"
 
 enum { KEPT = 512, LARGE = 1 << 20 }; /* bytes of a value's text; of an item */
 

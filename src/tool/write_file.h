@@ -7,8 +7,7 @@
 
 /* One file to write. */
 struct sf_out_file {
-	struct sf_vfile *file; /* a reference; NULL once written. sf_out_file_open makes it when it
-	                          is NULL */
+	struct sf_vfile *file; /* a reference; NULL: open makes it. NULL again once written */
 	int (*open)(void *arg, const struct sf_out_file *f, struct sf_vfile **ret,
 	            struct sf_error *err);
 	void *arg;

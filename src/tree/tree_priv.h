@@ -84,7 +84,7 @@ struct sf_tree {
 	const struct sf_catalog *c;
 	struct sf_reader *r;
 	struct sf_hf *hf;       /* NULL: there is no hf/ */
-	struct sf_map hf_names; /* its files' names -> sf_hf_number */
+	struct sf_map hf_names; /* its files' names -> which of them: tree_hf.c */
 	struct sf_root_entry *root;
 	uint32_t nroot;
 	uint32_t *all;         /* all[i] is i: selections of one entry, and of all */

@@ -59,9 +59,4 @@ static inline const struct sf_torch_record *sf_object_storage_find(const struct 
 	return sf_torch_record_find(v->storage, v->nstorages, key, len);
 }
 
-/* value.json (docs/man/shardfuse.1): strict JSON of a value. Limits: depth, and a node budget against
- * shared-pointer bombs. A value that holds itself: {"$cycle": true} in the inner place. -E2BIG a
- * limit. */
-int sf_value_json(struct sf_buf *out, const struct sf_pv *v, struct sf_error *err);
-
 #endif

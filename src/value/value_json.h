@@ -1,15 +1,21 @@
-/* Inside of value.json: the walk over a value, and what it is given for classes it knows. Only
- * value/ and its view include it. */
+/* value.json: a pickled value as strict JSON. What follows sf_value_json is the walk, and what it is
+ * given for classes it knows: for value/ and its tests. */
 #ifndef SF_VALUE_VALUE_JSON_H
 #define SF_VALUE_VALUE_JSON_H
 
-#include "value/object.h"
+#include "base/buf.h"
+#include "parse/pickle_read.h"
 
 #define SF_VJ_DEPTH 400 /* JSON nesting; readers stop at about 1,000 */
 /* values written: what a shared pointer shows twice counts twice */
 #define SF_VJ_NODES (4u << 20)
 #define SF_VJ_BYTES (256u << 20)
 #define SF_VJ_ARRAY 65536 /* elements of a numpy array written as numbers */
+
+/* value.json (docs/man/shardfuse.1): strict JSON of a value. Limits: depth, and a node budget against
+ * shared-pointer bombs. A value that holds itself: {"$cycle": true} in the inner place. -E2BIG a
+ * limit. */
+int sf_value_json(struct sf_buf *out, const struct sf_pv *v, struct sf_error *err);
 
 struct sf_vj {
 	struct sf_buf *out;

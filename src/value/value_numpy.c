@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "parse/dtype.h"
 #include "value/value_json.h"
 
 /*
