@@ -174,12 +174,21 @@ def slice_or_glob():
         check("a glob where no key is called so", r.returncode == 0 and json.loads(r.stdout) == [11, 12, 13, 14], (r.stdout, r.stderr))
 
 
+def reader_that_left(source):
+    """Writing to a pipe that nobody reads is an error with its message, not a death by SIGPIPE."""
+    r, w = os.pipe()
+    os.close(r)
+    p = subprocess.run([BIN, "get", source, next(iter(TENSORS)), "--format", "raw", "-O", "-"], stdout=w, stderr=subprocess.PIPE, text=True)
+    os.close(w)
+    check("nobody reads", p.returncode == 1 and "Broken pipe" in p.stderr, (p.returncode, p.stderr))
+
+
 with tempfile.TemporaryDirectory() as top:
     state = {}
     for k, v in {**TENSORS, **OBJECTS}.items():
         state[k] = v
     torch.distributed.checkpoint.save(state, checkpoint_id=f"{top}/c", no_dist=True)
-    for part in (values, slices, labels, one_file):
+    for part in (values, slices, labels, one_file, reader_that_left):
         with attempt(part.__name__):
             part(f"{top}/c")
 with attempt("slice or glob"):
