@@ -1,10 +1,12 @@
 /* The program: `shardfuse VERB …`, `shardfuse SOURCE MOUNTPOINT`, mount.shardfuse. */
 #include "config.h"
 #include <malloc.h>
+#include <stdlib.h>
 #include <string.h>
 #include "base/mem.h"
 #include "base/pages.h"
 #include "fuse/mount.h"
+#include "store/url.h"
 
 /*
  * --memory bounds what we hold. glibc would keep what we gave back: in an arena a thread, and what
@@ -23,6 +25,24 @@ static void keep_little(void)
 #endif
 }
 
+/*
+ * Whoever may run ps reads the arguments: userinfo and query of a URL are taken out there, as curl does
+ * with its -u. The program goes on with a copy. Without memory they stay: it will not get far.
+ */
+static char **hide_secrets(int argc, char **argv)
+{
+	char **copy = calloc((size_t)argc + 1, sizeof(*copy));
+
+	for (int i = 0; copy && i < argc; i++) {
+		copy[i] = strdup(argv[i]);
+		if (!copy[i])
+			return argv;
+	}
+	for (int i = 0; copy && i < argc; i++)
+		sf_url_hide(argv[i]);
+	return copy ? copy : argv;
+}
+
 int main(int argc, char **argv)
 {
 	static const struct sf_cmd *const ours[] = { &sf_cmd_mount, &sf_cmd_umount,
@@ -31,6 +51,7 @@ int main(int argc, char **argv)
 	const char *name = slash ? slash + 1 : argc > 0 ? argv[0] : "shardfuse";
 
 	keep_little();
+	argv = hide_secrets(argc, argv);
 	if (strncmp(name, "mount.", 6) == 0)
 		return sf_mount_helper(argc, argv);
 	int code = sf_cli_main(argc, argv, ours, SF_ARRAY_LEN(ours));

@@ -10,6 +10,7 @@
 #include "base/buf.h"
 #include "catalog/view_wanted.h"
 #include "fuse/mount_options.h"
+#include "store/url.h"
 
 #define AT(field) offsetof(struct sf_mount_options, field)
 
@@ -163,9 +164,12 @@ char *sf_mount_options_given(const char *source, const char *mountpoint)
 	char *word = NULL;
 	size_t cap = 0;
 	bool source_seen = false, where_seen = false;
+	SF_FREE char *hidden = strdup(source);
 
+	if (hidden) /* as main() has left it there */
+		sf_url_hide(hidden);
 	for (unsigned i = 0; f && getdelim(&word, &cap, 0, f) > 0; i++) {
-		bool is_source = !source_seen && strcmp(word, source) == 0;
+		bool is_source = !source_seen && hidden && strcmp(word, hidden) == 0;
 		bool is_where = !where_seen && !is_source && strcmp(word, mountpoint) == 0;
 		source_seen |= is_source;
 		where_seen |= is_where;

@@ -61,6 +61,7 @@ SF_SOURCES_STORE = \
 	%D%/store/http_ask.c \
 	%D%/store/hub_token.c \
 	%D%/store/http_range.c \
+	%D%/store/http_world.c \
 	%D%/store/http_retry.c \
 	%D%/store/io.c \
 	%D%/store/open_files.c \

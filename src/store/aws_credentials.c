@@ -58,11 +58,13 @@ static int copy(const void *value, void *ret)
 		.key_id = strdup(c->key_id),
 		.secret = strdup(c->secret),
 		.token = c->token ? strdup(c->token) : NULL,
+		.region = c->region ? strdup(c->region) : NULL,
 		.from = strdup(c->from),
 		.expires = c->expires,
 	};
 
-	if (!to.key_id || !to.secret || !to.from || (c->token && !to.token)) {
+	if (!to.key_id || !to.secret || !to.from || (c->token && !to.token) ||
+	    (c->region && !to.region)) {
 		sf_aws_credentials_release(&to);
 		return -ENOMEM;
 	}

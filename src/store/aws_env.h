@@ -16,6 +16,7 @@ struct sf_aws_env {
 	void *ask_arg;
 	int64_t (*now)(void *arg); /* seconds since 1970 */
 	unsigned program_ms;       /* what a program may take; 0: a minute */
+	bool wants_region;         /* nobody named one: the machine is asked where it is */
 	const _Atomic bool *stop;  /* true: nobody wants an answer any more; NULL: somebody does */
 };
 /* A variable that is set and not empty; NULL otherwise. The caller frees it. */

@@ -155,6 +155,20 @@ static bool is_word(const struct sf_http_answer *a)
 	return true;
 }
 
+/* Where the machine is; NULL: it does not say. */
+static char *machine_region(const struct sf_aws_env *env, const char *root, int root_len,
+                            const char *const *headers)
+{
+	struct sf_http_answer a;
+	char url[640], *region = NULL;
+
+	snprintf(url, sizeof(url), "%.*s/latest/meta-data/placement/region", root_len, root);
+	if (ask(env, "GET", url, headers, MACHINE_MS, &a, NULL) == 0 && is_word(&a) && a.len < 64)
+		region = strdup(a.body);
+	sf_http_answer_release(&a);
+	return region;
+}
+
 int sf_aws_machine(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
                    struct sf_error *err)
 {
@@ -201,6 +215,8 @@ int sf_aws_machine(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
 	else if (r == 0)
 		r = sf_aws_reply_json(a.body, a.len, false, ret, err);
 	wipe(&a);
+	if (r == 0 && env->wants_region)
+		ret->region = machine_region(env, root, root_len, headers);
 	explicit_bzero(token, sizeof(token));
 	return r;
 }

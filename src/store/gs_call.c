@@ -145,7 +145,7 @@ int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_
 		.method = "GET",
 		.url = call.url,
 		.headers = (const char *const *)call.headers,
-		.ca_bundle = s->r.s.opt ? s->r.s.opt->ca_bundle : NULL,
+		.ca_bundle = sf_remote_ca_bundle(&s->r),
 		.limit = limit,
 	};
 	r = sf_remote_ask(&s->r, &what, &a, err);

@@ -36,7 +36,7 @@ struct sf_http_req {
 	const char *const *headers;
 	const void *body; /* what is sent */
 	size_t body_len;
-	const char *ca_bundle; /* NULL: the system's */
+	const char *ca_bundle; /* NULL: that of the environment (http_world.h), or the system's */
 	unsigned timeout_ms;   /* of all of it, from when it is sent; 0: none */
 	unsigned stall_ms;     /* without a byte; 0: none */
 	int64_t not_before_ns; /* of sf_now_ns(): it is sent then; 0: at once */

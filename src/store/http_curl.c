@@ -13,6 +13,7 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "store/http.h"
+#include "store/http_world.h"
 #include "store/store.h"
 
 /*
@@ -61,6 +62,7 @@ struct worker {
 
 struct sf_http {
 	struct sf_io *io;
+	const char *ca_bundle; /* of the environment; NULL: the system's */
 	_Atomic uint64_t connections;
 	unsigned nworkers;
 	struct worker worker[];
@@ -295,6 +297,8 @@ static bool set_headers(struct flight *f, const struct sf_http_req *req)
 static bool set_all(struct flight *f, struct sf_http_req *req)
 {
 	const bool tls = strncasecmp(req->url, "https:", 6) == 0;
+	const struct worker *w = req->priv;
+	const char *ca = req->ca_bundle ? req->ca_bundle : w->http->ca_bundle;
 	CURL *c = f->easy;
 
 	f->req = req;
@@ -312,9 +316,8 @@ static bool set_all(struct flight *f, struct sf_http_req *req)
 	       SET(CURLOPT_MAXREDIRS, REDIRECTS_MOST) &&
 	       SET(CURLOPT_REDIR_PROTOCOLS_STR, tls ? "https" : "http,https") &&
 	       (!req->fresh || SET(CURLOPT_FRESH_CONNECT, 1L)) &&
-	       (!req->no_proxy || SET(CURLOPT_NOPROXY, "*")) &&
-	       (!req->ca_bundle || SET(CURLOPT_CAINFO, req->ca_bundle)) && set_method(c, req) &&
-	       set_headers(f, req);
+	       (!req->no_proxy || SET(CURLOPT_NOPROXY, "*")) && (!ca || SET(CURLOPT_CAINFO, ca)) &&
+	       set_method(c, req) && set_headers(f, req);
 }
 
 static void take_off(struct worker *w, struct sf_http_req *req)
@@ -542,6 +545,7 @@ static int start(struct sf_io *io, struct sf_http **ret, struct sf_error *err)
 		return sf_fail(err, -ENOMEM, "no memory for %u threads of HTTP", n);
 	pthread_once(&once, init_curl);
 	http->io = io;
+	http->ca_bundle = sf_http_ca_bundle(NULL);
 	for (unsigned i = 0; i < n && r >= 0; i++) {
 		struct worker *w = &http->worker[i];
 		pthread_mutex_init(&w->locked.m, NULL);

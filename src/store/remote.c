@@ -486,7 +486,7 @@ static void fly(struct trip *t)
 	t->http.method = "GET";
 	t->http.url = t->call.url;
 	t->http.headers = t->headers;
-	t->http.ca_bundle = store->s.opt ? store->s.opt->ca_bundle : NULL;
+	t->http.ca_bundle = sf_remote_ca_bundle(store);
 	t->http.timeout_ms = timeout_of(t);
 	t->http.stall_ms = STALL_MS;
 	t->http.follow = store->follow;

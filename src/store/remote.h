@@ -47,9 +47,16 @@ struct sf_remote_store {
 	const struct sf_remote_ops *ops;
 	struct sf_http *http;
 	struct sf_http_tokens tokens;
-	bool follow;          /* redirects */
+	char *ca_bundle; /* of the store's own settings, where the options give none; NULL: none */
+	bool follow;     /* redirects */
 	_Atomic bool reached; /* an answer came, whatever its status */
 };
+
+/* The certificates that its servers' may be signed by; NULL: those that all requests go by. */
+static inline const char *sf_remote_ca_bundle(const struct sf_remote_store *s)
+{
+	return s->s.opt && s->s.opt->ca_bundle ? s->s.opt->ca_bundle : s->ca_bundle;
+}
 
 /*
  * sf_remote_source - object @name of @s, of @size bytes, in the version that @version has: an ETag

@@ -13,6 +13,7 @@
 #define RENEW_S 5       /* a request signed before credentials were renewed may fail after that */
 #define SKEW_LEAST_S 60 /* a smaller one is not what the server complains of */
 #define BODY_MAX 65536
+#define REGION_CHARS "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 /* ---- a request ---- */
 
@@ -50,6 +51,11 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 		return r;
 	bool anonymous = r == 1;
 	pthread_mutex_lock(&s->locked.m);
+	if (s->locked.guessed && !anonymous && cred.region &&
+	    strspn(cred.region, REGION_CHARS) == strlen(cred.region)) {
+		snprintf(s->locked.region, sizeof(s->locked.region), "%s", cred.region);
+		s->locked.guessed = false;
+	}
 	memcpy(region, s->locked.region, sizeof(region));
 	skew_s = s->locked.skew_s;
 	call.as = s->locked.mends;
@@ -126,12 +132,12 @@ static bool moved(struct sf_s3_store *s, const char *region)
 	size_t n = region ? strlen(region) : 0;
 	bool moved;
 
-	if (!n || n >= sizeof(s->locked.region) ||
-	    strspn(region, "abcdefghijklmnopqrstuvwxyz0123456789-") != n)
+	if (!n || n >= sizeof(s->locked.region) || strspn(region, REGION_CHARS) != n)
 		return false;
 	pthread_mutex_lock(&s->locked.m);
 	moved = strcmp(s->locked.region, region) != 0;
 	s->locked.mends += moved;
+	s->locked.guessed = false;
 	memcpy(s->locked.region, region, n + 1);
 	pthread_mutex_unlock(&s->locked.m);
 	return moved;
@@ -305,7 +311,7 @@ static int ask_once(struct sf_s3_store *s, const char *method, const char *key, 
 		.method = method,
 		.url = call.url,
 		.headers = (const char *const *)call.headers,
-		.ca_bundle = s->r.s.opt ? s->r.s.opt->ca_bundle : NULL,
+		.ca_bundle = sf_remote_ca_bundle(&s->r),
 		.limit = limit,
 		.want_headers = names,
 	};

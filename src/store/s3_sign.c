@@ -25,6 +25,7 @@ void sf_aws_credentials_release(struct sf_aws_credentials *c)
 	sf_wipe_free(c->key_id);
 	sf_wipe_free(c->secret);
 	sf_wipe_free(c->token);
+	sf_wipe_free(c->region);
 	sf_wipe_free(c->from);
 	*c = (struct sf_aws_credentials){ .expires = 0 };
 }

@@ -14,6 +14,7 @@ struct sf_aws_credentials {
 	char *key_id, *secret;
 	char *token;     /* of a session; NULL: none */
 	int64_t expires; /* seconds since 1970; 0: never */
+	char *region;    /* of the machine that gave them, if that was asked for; NULL: not known */
 	char *from;      /* "environment", "profile x", ...: for people */
 };
 

@@ -21,6 +21,7 @@ struct sf_s3_store {
 	struct {
 		pthread_mutex_t m;
 		char region[64];
+		bool guessed; /* the region: nobody has named one yet */
 		int64_t skew_s;   /* the server's clock minus ours */
 		unsigned mends;   /* times that one of these two was found wrong */
 		int64_t renewed;  /* when a server last said that credentials had expired */

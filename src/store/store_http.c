@@ -91,7 +91,7 @@ static int ask(struct http_store *h, const char *name, bool head, struct sf_http
 	struct sf_http_ask a = { .method = head ? "HEAD" : "GET",
 		                 .url = url,
 		                 .headers = headers,
-		                 .ca_bundle = h->r.s.opt ? h->r.s.opt->ca_bundle : NULL,
+		                 .ca_bundle = sf_remote_ca_bundle(&h->r),
 		                 .limit = PAGE_MAX,
 		                 .follow = true,
 		                 .want_headers = wanted };

@@ -33,7 +33,12 @@ static int64_t now(void *arg)
 static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer *ret,
                struct sf_error *err)
 {
-	return sf_http_ask(arg, what, ret, err);
+	const struct sf_s3_store *s = arg;
+	struct sf_http_ask one = *what;
+
+	if (!one.ca_bundle)
+		one.ca_bundle = sf_remote_ca_bundle(&s->r);
+	return sf_http_ask(s->r.s.io, &one, ret, err);
 }
 
 /* ---- objects ---- */
@@ -134,6 +139,7 @@ static void s3_free(struct sf_store *store)
 	pthread_mutex_destroy(&s->locked.m);
 	free(s->prefix);
 	free(s->home);
+	free(s->r.ca_bundle);
 	free(store->source);
 	free(store->at);
 	free(s);
@@ -161,6 +167,20 @@ static char *endpoint_of(const struct sf_store_options *opt, const struct sf_aws
 	return other;
 }
 
+/* Whom Amazon's programs would trust, unless an option says it. */
+static int trust(struct sf_s3_store *s, const struct sf_store_options *opt,
+                 const struct sf_aws_setup *setup, struct sf_error *err)
+{
+	const char *of_profile = sf_aws_setup_get(setup, "ca_bundle");
+
+	if (opt && opt->ca_bundle)
+		return 0;
+	s->r.ca_bundle = sf_aws_var(&s->env, "AWS_CA_BUNDLE");
+	if (!s->r.ca_bundle && of_profile && !(s->r.ca_bundle = strdup(of_profile)))
+		return sf_fail(err, -ENOMEM, "no memory");
+	return 0;
+}
+
 static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_store_options *opt,
                 struct sf_error *err)
 {
@@ -177,7 +197,7 @@ static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_s
 	if (!s->home || !s->r.s.source || !s->prefix || !s->keys)
 		return sf_fail(err, -ENOMEM, "no memory");
 	s->env = (struct sf_aws_env){
-		.get = get_variable, .home = s->home, .ask = ask, .ask_arg = s->r.s.io, .now = now
+		.get = get_variable, .home = s->home, .ask = ask, .ask_arg = s, .now = now
 	};
 	r = sf_aws_setup_read(opt, &s->env, &setup, err);
 	if (r < 0)
@@ -191,6 +211,11 @@ static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_s
 	if (r >= 0 && snprintf(s->locked.region, sizeof(s->locked.region), "%s",
 	                       *region ? region : "us-east-1") >= (int)sizeof(s->locked.region))
 		r = sf_fail(err, -EINVAL, "'%.100s' is not the name of a region", region);
+	if (r >= 0) {
+		s->locked.guessed = !*region;
+		s->env.wants_region = !*region && !*endpoint;
+		r = trust(s, opt, &setup, err);
+	}
 	if (r >= 0 && *endpoint && !(s->r.s.at = strdup(endpoint)))
 		r = sf_fail(err, -ENOMEM, "no memory");
 	sf_aws_setup_release(&setup);

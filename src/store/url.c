@@ -136,6 +136,32 @@ char *sf_url_shown(const char *source)
 	return (char *)b.at;
 }
 
+static void stars(char *from, size_t len)
+{
+	explicit_bzero(from, len);
+	memset(from, '*', len);
+}
+
+void sf_url_hide(char *source)
+{
+	size_t scheme = sf_url_scheme(source);
+	struct parts p;
+	char *rest, *at;
+
+	if ((scheme != 4 && scheme != 5) || strncasecmp(source, "https", scheme) != 0)
+		return;
+	p = split(source, scheme);
+	rest = source + (p.rest - source);
+	at = strrchr(source, '@'); /* a password may have a "/" in it */
+	if (at && (p.at != p.authority || memchr(p.authority, ':', p.authority_len)))
+		stars(source + scheme + 3, (size_t)(at - source) - scheme - 3);
+	else if (p.at != p.authority)
+		stars(source + scheme + 3, (size_t)(p.at - p.authority) - 1);
+	rest += strcspn(rest, "?#");
+	if (*rest)
+		stars(rest + 1, strlen(rest + 1));
+}
+
 void sf_url_release(struct sf_url *u)
 {
 	free(u->scheme);

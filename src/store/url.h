@@ -39,6 +39,10 @@ void sf_url_release(struct sf_url *u);
 /* How any SOURCE may be shown, also one that is no good URL: paths as they are. NULL: no memory. */
 char *sf_url_shown(const char *source);
 
+/* Overwrites what may not be shown of a web server's URL, its userinfo and query, with '*', in place; of
+ * any other text nothing. */
+void sf_url_hide(char *source);
+
 /* Appends @s as a part of a URL: what is neither letter, digit nor one of "-._~" as %XX, "/" too
  * unless @slash. It is what AWS signs, too. */
 void sf_url_encode(struct sf_buf *out, const char *s, size_t len, bool slash);

@@ -393,6 +393,23 @@ START_TEST(the_machines_server_is_asked_last_and_once)
 		load(&w, NULL);
 		ck_says("no AWS credentials");
 	}
+	/* where it is, for who names no region: its own answer or none */
+	static const char *const region[] = { "eu-west-3", "a b", "" };
+	for (size_t i = 0; i < SF_ARRAY_LEN(region); i++) {
+		struct sf_aws_credentials c;
+		const struct aws_answer at[] = {
+			{ "GET", IMDS "meta-data/placement/region", 0, 200, region[i] },
+			good[0], good[1], good[2],
+		};
+		w.answers = at, w.nanswers = SF_ARRAY_LEN(at);
+		w.env.wants_region = true;
+		ck_assert_int_eq(sf_aws_chain_load(NULL, &w.env, &c, NULL), 0);
+		if (i == 0)
+			ck_assert_str_eq(c.region, "eu-west-3");
+		else
+			ck_assert_ptr_null(c.region);
+		sf_aws_credentials_release(&c);
+	}
 	w.asked = 0;
 	w.var[0] = "AWS_EC2_METADATA_DISABLED", w.var[1] = "true";
 	load(&w, NULL);

@@ -108,6 +108,29 @@ START_TEST(a_bad_url_is_said_without_its_secrets)
 }
 END_TEST
 
+START_TEST(secrets_are_overwritten_in_place)
+{
+	static const char *const t[][2] = {
+		{ "http://u:p@h/a?q=1", "http://***@h/a?***" },
+		{ "HTTPS://token@h:80/a", "HTTPS://*****@h:80/a" },
+		{ "http://u:a/b@c@h/", "http://*******@h/" },
+		{ "http://h/a@b", "http://h/a@b" },
+		{ "https://h", "https://h" },
+		{ "/a?b", "/a?b" },
+		{ "s3://b/k?x", "s3://b/k?x" },
+		{ "", "" },
+		{ "--profile", "--profile" },
+	};
+	char copy[64];
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(t); i++) {
+		snprintf(copy, sizeof(copy), "%s", t[i][0]);
+		sf_url_hide(copy);
+		ck_assert_str_eq(copy, t[i][1]);
+	}
+}
+END_TEST
+
 START_TEST(a_long_url_is_refused)
 {
 	char url[SF_URL_MAX + 8];
@@ -167,6 +190,7 @@ int main(void)
 
 	tcase_add_test(c, a_url_is_taken_apart);
 	tcase_add_test(c, a_bad_url_is_said_without_its_secrets);
+	tcase_add_test(c, secrets_are_overwritten_in_place);
 	tcase_add_test(c, a_long_url_is_refused);
 	tcase_add_test(c, names_become_parts_of_urls_and_back);
 	tcase_add_test(c, paths_are_no_urls);
