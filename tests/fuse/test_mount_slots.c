@@ -27,7 +27,9 @@ static struct {
 	atomic_uint loaded, left, closed; /* so far */
 	atomic_uint number;               /* of the slot that was loaded last */
 	atomic_uint lines;                /* of the log that tell of a shard */
+	atomic_uint lookups, getattrs;    /* that the kernel sent, of any slot */
 	char source[4096];                /* to load */
+	double timeout;                   /* of what is loaded, seconds */
 } * told;
 
 static int orders[2];
@@ -49,6 +51,7 @@ static void lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 {
 	struct sf_slot *slot = NULL;
 
+	atomic_fetch_add(&told->lookups, 1);
 	if (parent != FUSE_ROOT_ID || strcmp(name, SECOND) != 0) {
 		sf_fs_ops.lookup(req, parent, name);
 		return;
@@ -62,6 +65,12 @@ static void lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
 	else
 		fuse_reply_err(req, ENOENT);
 	sf_slot_unref(&fs.slots, slot);
+}
+
+static void getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	atomic_fetch_add(&told->getattrs, 1);
+	sf_fs_ops.getattr(req, ino, fi);
 }
 
 /* Nobody has it any more. Whoever let it go last may be a read of it that is just ending. */
@@ -79,7 +88,7 @@ static int load(const struct sf_session_options *opt)
 	int r = s ? sf_session_open(s, opt, told->source, &err) : -ENOMEM;
 
 	if (r >= 0)
-		r = sf_slots_add(&fs.slots, s, SF_FS_FOREVER, given_back, NULL, &slot);
+		r = sf_slots_add(&fs.slots, s, told->timeout, given_back, NULL, &slot);
 	if (r < 0) {
 		fprintf(stderr, "%s\n", err.msg);
 		return r;
@@ -160,6 +169,7 @@ static int mount_them(void)
 	struct sf_error err = SF_ERROR_INIT;
 
 	ops.lookup = lookup;
+	ops.getattr = getattr;
 	fuse_opt_add_arg(&args, "test");
 	fuse_opt_add_arg(&args, "-oro,nosuid,nodev,subtype=shardfuse,fsname=slots");
 	fuse_opt_add_arg(&args, "-o" SF_FS_MAX_READ_OPTION);
@@ -363,6 +373,7 @@ static void start_slots(const char *root_source)
 	char byte;
 
 	told = mmap(NULL, sizeof(*told), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	told->timeout = SF_FS_FOREVER;
 	snprintf(mountpoint, sizeof(mountpoint), "%s/sf-test-XXXXXX", slow_tmp());
 	ck_assert_ptr_nonnull(mkdtemp(mountpoint));
 	ck_assert_int_eq(pipe2(fd, O_CLOEXEC), 0);
@@ -551,6 +562,73 @@ START_TEST(failures_of_two_checkpoints_are_two)
 }
 END_TEST
 
+struct asked {
+	unsigned named, absent, attrs; /* requests for what the kernel had been told before */
+};
+
+/* All of it once, so that the kernel knows it, and then @again. */
+static struct asked asked_again(const char *dir, unsigned again)
+{
+	struct asked n = { 0 };
+	struct stat st;
+	char there[4096], absent[4096];
+	int fd;
+
+	snprintf(there, sizeof(there), "%s", in_mount(dir, "README"));
+	snprintf(absent, sizeof(absent), "%s", in_mount(dir, "absent"));
+	ck_assert_int_eq(stat(there, &st), 0);
+	ck_assert_int_eq(access(absent, F_OK), -1);
+	fd = open(there, O_RDONLY | O_CLOEXEC);
+	ck_assert_int_ge(fd, 0);
+	/* a lookup's answer has attributes too: these come first, each after the answer to another */
+	for (unsigned i = 0; i < again; i++) {
+		unsigned before = atomic_load(&told->getattrs);
+		ck_assert_int_eq(fstat(fd, &st), 0);
+		n.attrs += atomic_load(&told->getattrs) - before;
+	}
+	for (unsigned i = 0; i < again; i++) {
+		unsigned before = atomic_load(&told->lookups);
+		ck_assert_int_eq(access(there, F_OK), 0);
+		n.named += atomic_load(&told->lookups) - before;
+		before = atomic_load(&told->lookups);
+		ck_assert_int_eq(access(absent, F_OK), -1);
+		ck_assert_int_eq(errno, ENOENT);
+		n.absent += atomic_load(&told->lookups) - before;
+	}
+	close(fd);
+	return n;
+}
+
+/* The second's own directory is a name in the root, and asked for too: hence at least. */
+START_TEST(each_slot_has_its_own_timeout)
+{
+	static uint8_t want[2][4096];
+	struct asked n;
+
+	make_copies(want);
+	start_slots(copies[0]);
+	told->timeout = 0;
+	load_second(copies[1]);
+	n = asked_again("", 3); /* for ever */
+	ck_assert_uint_eq(n.named, 0);
+	ck_assert_uint_eq(n.absent, 0);
+	ck_assert_uint_eq(n.attrs, 0);
+	n = asked_again(SECOND, 3);
+	ck_assert_uint_ge(n.named, 2 * 3);
+	ck_assert_uint_ge(n.absent, 2 * 3);
+	ck_assert_uint_ge(n.attrs, 3);
+	leave_second();
+	told->timeout = SF_FS_FOREVER;
+	load_second(copies[1]);
+	n = asked_again(SECOND, 3);
+	ck_assert_uint_eq(n.named, 0);
+	ck_assert_uint_eq(n.absent, 0);
+	ck_assert_uint_eq(n.attrs, 0);
+	stop_slots();
+	drop_copies();
+}
+END_TEST
+
 int main(void)
 {
 	int skip = slow_init();
@@ -562,6 +640,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, two_checkpoints_are_mounted_side_by_side_and_one_is_replaced);
 	tcase_add_test(tc, checkpoints_come_and_go);
+	tcase_add_test(tc, each_slot_has_its_own_timeout);
 	tcase_add_test(tc, failures_of_two_checkpoints_are_two);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
