@@ -45,6 +45,7 @@ SF_SOURCES_STORE = \
 	%D%/store/bucket_list.c \
 	%D%/store/cache.c \
 	%D%/store/cache_dir.c \
+	%D%/store/cache_drop.c \
 	%D%/store/cache_file.c \
 	%D%/store/cache_map.c \
 	%D%/store/cache_read.c \
@@ -293,6 +294,8 @@ SF_SOURCES_TOOL = \
 	%D%/tool/interrupt.c \
 	%D%/tool/options.c \
 	%D%/tool/progress.c \
+	%D%/tool/warm.c \
+	%D%/tool/warm_ranges.c \
 	%D%/tool/write_check.c \
 	%D%/tool/write_file.c \
 	%D%/tool/write_parts.c
@@ -302,12 +305,14 @@ SF_SOURCES_CLI = \
 	%D%/cli/cli_error.c \
 	%D%/cli/cmd_cat.c \
 	%D%/cli/cmd_doctor.c \
+	%D%/cli/cmd_drop.c \
 	%D%/cli/cmd_export.c \
 	%D%/cli/cmd_get.c \
 	%D%/cli/cmd_info.c \
 	%D%/cli/cmd_keys.c \
 	%D%/cli/cmd_ls.c \
 	%D%/cli/cmd_verify.c \
+	%D%/cli/cmd_warm.c \
 	%D%/cli/complete.c \
 	%D%/cli/complete_names.c \
 	%D%/cli/damage.c \
@@ -319,6 +324,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/info_whole.c \
 	%D%/cli/get_choice.c \
 	%D%/cli/key_slice.c \
+	%D%/cli/live_mount.c \
 	%D%/cli/object_line.c \
 	%D%/cli/old_files.c \
 	%D%/cli/out_list.c \

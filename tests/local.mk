@@ -10,6 +10,7 @@ TESTS_UNIT = \
 	%D%/unit/test_buf \
 	%D%/unit/test_cache \
 	%D%/unit/test_cache_dir \
+	%D%/unit/test_cache_drop \
 	%D%/unit/test_cache_map \
 	%D%/unit/test_cache_room \
 	%D%/unit/test_cache_sweep \
@@ -122,6 +123,7 @@ TESTS_UNIT = \
 	%D%/unit/test_view_npy \
 	%D%/unit/test_view_pt \
 	%D%/unit/test_view_safetensors \
+	%D%/unit/test_warm \
 	%D%/unit/test_write_file \
 	%D%/unit/test_write_interrupt \
 	%D%/unit/test_write_parts \

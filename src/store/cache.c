@@ -148,6 +148,7 @@ bool sf_cache_promise(struct sf_cache *c, uint64_t bytes)
 
 void sf_cache_kept(struct sf_cache *c, uint64_t bytes)
 {
+	atomic_fetch_add_explicit(&c->io->counters.cache_kept_bytes, bytes, memory_order_relaxed);
 	/* others may have written as much */
 	if (sf_cache_room_kept(&c->room, bytes) > c->room.limit / 16)
 		want_sweep(c);
@@ -187,6 +188,11 @@ void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes)
 
 	atomic_fetch_add_explicit(&n->cache_fetched_requests, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&n->cache_fetched_bytes, bytes, memory_order_relaxed);
+}
+
+uint64_t sf_cache_limit(const struct sf_cache *c)
+{
+	return c->room.limit;
 }
 
 int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cache **ret,

@@ -22,7 +22,8 @@ struct sf_cache;
  */
 int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cache **ret,
                  struct sf_error *err);
-void sf_cache_unref(struct sf_cache *c); /* NULL is fine */
+void sf_cache_unref(struct sf_cache *c);           /* NULL is fine */
+uint64_t sf_cache_limit(const struct sf_cache *c); /* bytes: the size it was made with */
 
 /*
  * sf_store_cached - @s, whose sources keep what they fetch.

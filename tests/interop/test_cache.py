@@ -1,53 +1,9 @@
 #!/usr/bin/env python3
 """What was fetched from a web server is kept on disk: for other processes, without secrets, where nobody else can write."""
-import http.server
-import threading
-import urllib.parse
-
 from common import *
+from file_server import server
 
 need_program()
-
-
-class Handler(http.server.BaseHTTPRequestHandler):
-    """Files below DATA with ranges and an ETag."""
-    protocol_version = "HTTP/1.1"
-
-    def log_message(self, *a):
-        pass
-
-    def do_HEAD(self):
-        self.do_GET()
-
-    def do_GET(self):
-        path = DATA + urllib.parse.unquote(urllib.parse.urlsplit(self.path).path)
-        body = open(path, "rb").read() if os.path.isfile(path) else None
-        first, last = 0, len(body or b"") - 1
-        m = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-        if m and body is not None:
-            first, last = int(m[1]), min(int(m[2]), last)
-        part = (body or b"")[first:last + 1]
-        self.server.bytes += len(part) if self.command == "GET" else 0
-        self.send_response(404 if body is None else 206 if m else 200)
-        if body is not None:
-            self.send_header("ETag", '"%s"' % hashlib.md5(body).hexdigest())
-        if m and body is not None:
-            self.send_header("Content-Range", f"bytes {first}-{last}/{len(body)}")
-        self.send_header("Content-Length", str(len(part)))
-        self.end_headers()
-        if self.command == "GET":
-            self.wfile.write(part)
-
-
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    bytes = 0
-
-
-server = Server(("127.0.0.1", 0), Handler)
-threading.Thread(target=server.serve_forever, daemon=True).start()
-for name in ("http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"):
-    os.environ.pop(name, None)
 CASE = "dcp/fsdp4/ckpt"
 URL = f"http://127.0.0.1:{server.server_port}/{CASE}"
 
