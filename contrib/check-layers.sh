@@ -27,7 +27,7 @@ fuse: base store parse ckpt format read catalog value view tree lib tool cli
 # An extended regular expression of a header's name in <>, and the files that may include it.
 homes='
 c[jJ][sS][oO][nN]	src/base/json.c
-openssl/	src/base/sha256.c src/store/s3_sign.c
+openssl/	src/base/sha256.c src/store/gs_jwt.c src/store/s3_sign.c
 curl/	src/store/http_curl.c
 zstd	src/parse/zstd.c
 zlib\.h	src/base/crc32_zlib.c src/base/crc32_deflate.c

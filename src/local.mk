@@ -55,9 +55,15 @@ SF_SOURCES_STORE = \
 	%D%/store/fetch_many.c \
 	%D%/store/filter.c \
 	%D%/store/gs_call.c \
+	%D%/store/gs_chain.c \
+	%D%/store/gs_credentials.c \
 	%D%/store/gs_error.c \
+	%D%/store/gs_external.c \
+	%D%/store/gs_jwt.c \
+	%D%/store/gs_keys.c \
 	%D%/store/gs_list.c \
 	%D%/store/gs_place.c \
+	%D%/store/gs_reply.c \
 	%D%/store/guard.c \
 	%D%/store/http_ask.c \
 	%D%/store/hub_token.c \

@@ -36,6 +36,7 @@ TESTS_UNIT = \
 	%D%/unit/test_dtype_text \
 	%D%/unit/test_error \
 	%D%/unit/test_expect \
+	%D%/unit/test_gs_credentials \
 	%D%/unit/test_gs_list \
 	%D%/unit/test_guard \
 	%D%/unit/test_hash \

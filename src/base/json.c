@@ -104,6 +104,22 @@ void sf_json_free(struct sf_json *j)
 	free(j);
 }
 
+static void wipe(struct cJSON *item)
+{
+	for (; item; item = item->next) {
+		wipe(item->child); /* not deeper than DEPTH_LIMIT */
+		if (item->valuestring)
+			explicit_bzero(item->valuestring, strlen(item->valuestring));
+	}
+}
+
+void sf_json_wipe(struct sf_json *j)
+{
+	if (j)
+		wipe(j->root);
+	sf_json_free(j);
+}
+
 const struct cJSON *sf_json_root(const struct sf_json *j)
 {
 	return j->root;

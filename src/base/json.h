@@ -19,6 +19,7 @@ int sf_json_parse(const char *text, size_t len, struct sf_json **ret, struct sf_
 int sf_json_parse_most(const char *text, size_t len, size_t most, struct sf_json **ret,
                        struct sf_error *err);
 void sf_json_free(struct sf_json *j);
+void sf_json_wipe(struct sf_json *j); /* the same of secrets: strings are overwritten */
 const struct cJSON *sf_json_root(const struct sf_json *j);
 
 /* -ENOENT when the member is missing, -EBADMSG when of another type or out of range. Strings borrow

@@ -2,11 +2,46 @@
 
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "store/aws_env.h"
+#include "store/remote.h"
+
+static char *get_variable(void *arg, const char *name)
+{
+	const char *v = getenv(name);
+
+	(void)arg;
+	return v ? strdup(v) : NULL;
+}
+
+static int64_t now(void *arg)
+{
+	(void)arg;
+	return (int64_t)time(NULL);
+}
+
+static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer *ret,
+               struct sf_error *err)
+{
+	const struct sf_remote_store *s = arg;
+	struct sf_http_ask one = *what;
+
+	if (!one.ca_bundle)
+		one.ca_bundle = sf_remote_ca_bundle(s);
+	return sf_http_ask(s->s.io, &one, ret, err);
+}
+
+void sf_aws_env_of(struct sf_remote_store *s, const char *home, struct sf_aws_env *ret)
+{
+	*ret = (struct sf_aws_env){
+		.get = get_variable, .home = home, .ask = ask, .ask_arg = s, .now = now
+	};
+}
 
 char *sf_aws_var(const struct sf_aws_env *env, const char *name)
 {

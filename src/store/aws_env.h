@@ -19,6 +19,10 @@ struct sf_aws_env {
 	bool wants_region;         /* nobody named one: the machine is asked where it is */
 	const _Atomic bool *stop;  /* true: nobody wants an answer any more; NULL: somebody does */
 };
+/* The world as it is for a store: this process's variables, servers by the certificates that it goes
+ * by. */
+struct sf_remote_store;
+void sf_aws_env_of(struct sf_remote_store *s, const char *home, struct sf_aws_env *ret);
 /* A variable that is set and not empty; NULL otherwise. The caller frees it. */
 char *sf_aws_var(const struct sf_aws_env *env, const char *name);
 

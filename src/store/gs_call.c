@@ -8,45 +8,94 @@
 #include "store/gs_store.h"
 #include "store/url.h"
 
+#define BEARER "Authorization: Bearer "
+#define RENEW_S 5 /* a request made before a token was renewed may be refused after that */
+
 /* ---- a request ---- */
 
-static int add_header(struct sf_remote_call *call, size_t *n, char *header)
-{
-	call->headers[*n] = header;
-	return call->headers[(*n)++] ? 0 : -ENOMEM;
-}
-
-static int gs_call(struct sf_gs_store *s, const char *key, const char *query,
-                   struct sf_remote_call *ret, struct sf_error *err)
+static int make_url(const struct sf_gs_store *s, const char *key, const char *query, char **ret,
+                    struct sf_error *err)
 {
 	struct sf_buf url = { .limit = 65536 }, all = { .limit = 32768 };
-	struct sf_remote_call call = { .headers = calloc(3, sizeof(*call.headers)) };
-	size_t n = 0;
 	int r;
 
 	sf_buf_str(&all, query);
 	if (s->project) {
-		sf_buf_printf(&all, "%suserProject=", *query ? "&" : "");
+		sf_buf_str(&all, "&userProject=");
 		sf_url_encode(&all, s->project, strlen(s->project), false);
 	}
 	sf_gs_place_url(&s->place, key, sf_buf_cstr(&all), &url);
 	sf_buf_fail(&url, sf_buf_check(&all));
 	sf_buf_cstr(&url);
-	r = sf_buf_check(&url);
-	/* else the server unpacks what is stored packed, and tells neither places nor lengths */
-	if (!call.headers || r == -ENOMEM || add_header(&call, &n, strdup("Accept-Encoding: gzip")))
-		r = sf_fail(err, -ENOMEM, "no memory for a request");
-	else if (r < 0)
-		r = sf_fail(err, r, "a URL is longer than %zu bytes", url.limit);
 	sf_buf_release(&all);
+	r = sf_buf_check(&url);
 	if (r < 0) {
 		sf_buf_release(&url);
-		sf_remote_call_release(&call);
-		return r;
+		return sf_fail(err, r, "a URL is longer than 65536 bytes or memory is out");
 	}
-	call.url = (char *)url.at;
-	*ret = call;
+	*ret = (char *)url.at;
 	return 0;
+}
+
+/* 0: @ret, whose token is NULL where nobody is signed in. -EAGAIN: it would have to wait. */
+static int whom(struct sf_gs_store *s, bool may_wait, struct sf_gs_token *ret, struct sf_error *err)
+{
+	int r;
+
+	*ret = (struct sf_gs_token){ .token = NULL };
+	if (!s->provider)
+		return 0;
+	r = may_wait ? sf_gs_provider_get(s->provider, ret, err)
+	             : sf_gs_provider_try(s->provider, ret, err);
+	if (r < 0)
+		return r;
+	pthread_mutex_lock(&s->locked.m);
+	snprintf(s->locked.from, sizeof(s->locked.from), "%s", ret->from);
+	pthread_mutex_unlock(&s->locked.m);
+	return 0;
+}
+
+static int make_headers(const struct sf_gs_store *s, const struct sf_gs_token *t,
+                        struct sf_remote_call *call)
+{
+	/* else the server unpacks what is stored packed, and tells neither places nor lengths */
+	const char *const value[] = { "gzip", t->token, s->project ? NULL : t->project };
+	static const char *const name[] = { "Accept-Encoding: ", BEARER, "x-goog-user-project: " };
+	size_t n = 0;
+
+	call->headers = calloc(SF_ARRAY_LEN(value) + 1, sizeof(*call->headers));
+	for (size_t i = 0; call->headers && i < SF_ARRAY_LEN(value); i++) {
+		if (!value[i])
+			continue;
+		if (asprintf(&call->headers[n], "%s%s", name[i], value[i]) < 0) {
+			call->headers[n] = NULL;
+			return -ENOMEM;
+		}
+		n++;
+	}
+	return call->headers ? 0 : -ENOMEM;
+}
+
+/* A request for @key (NULL: the listing). -EAGAIN (no message): it would have to wait for a token, and
+ * @may_wait is false. */
+static int gs_call(struct sf_gs_store *s, const char *key, const char *query, bool may_wait,
+                   struct sf_remote_call *ret, struct sf_error *err)
+{
+	struct sf_remote_call call = { .url = NULL };
+	struct sf_gs_token t;
+	int r = whom(s, may_wait, &t, err);
+
+	if (r < 0)
+		return r;
+	r = make_url(s, key, query, &call.url, err);
+	if (r == 0 && make_headers(s, &t, &call) < 0)
+		r = sf_fail(err, -ENOMEM, "no memory for a request");
+	sf_gs_token_release(&t);
+	if (r < 0)
+		sf_remote_call_release(&call);
+	else
+		*ret = call;
+	return r;
 }
 
 static int remote_call(struct sf_remote_store *r, const char *name, struct sf_remote_call *ret,
@@ -59,7 +108,12 @@ static int remote_call(struct sf_remote_store *r, const char *name, struct sf_re
 		key = NULL;
 	if (!key)
 		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
-	return gs_call(s, key, "alt=media", ret, err);
+	return gs_call(s, key, "alt=media", false, ret, err);
+}
+
+static struct sf_renew *remote_waits_for(struct sf_remote_store *r)
+{
+	return sf_gs_provider_renew(((struct sf_gs_store *)r)->provider);
 }
 
 /* The version that is meant, even where it is not the newest; and no other, whoever answers. */
@@ -77,22 +131,50 @@ static int remote_pin(const struct sf_version *version, struct sf_remote_call *c
 
 /* ---- an answer that refuses ---- */
 
-static int tell(const struct sf_gs_store *s, unsigned status, const char *body, size_t len,
+/* The token that @call showed; NULL: none. */
+static const char *token_of(const struct sf_remote_call *call)
+{
+	for (char **h = call->headers; h && *h; h++)
+		if (strncmp(*h, BEARER, strlen(BEARER)) == 0)
+			return *h + strlen(BEARER);
+	return NULL;
+}
+
+/* A server does not know a token that should be good still: once in a while another is fetched. */
+static void renew(struct sf_gs_store *s, const char *token)
+{
+	int64_t now = s->env.now(s->env.arg);
+	bool just;
+
+	pthread_mutex_lock(&s->locked.m);
+	just = s->locked.renewed && now >= s->locked.renewed && now - s->locked.renewed < RENEW_S;
+	if (!just)
+		s->locked.renewed = now;
+	pthread_mutex_unlock(&s->locked.m);
+	if (!just)
+		sf_gs_provider_expired(s->provider, token);
+}
+
+static int tell(struct sf_gs_store *s, unsigned status, const char *body, size_t len,
                 struct sf_error *err)
 {
-	const char *host = s->place.shown, *from = "nobody is signed in";
+	char from[sizeof(s->locked.from) + 32] = "nobody is signed in";
+	const char *host = s->place.shown, *said;
 	struct sf_gs_error e;
-
 	bool known = sf_gs_error_parse(body, len, &e);
-	const char *said = *e.message ? e.message : "no reason is told";
 
+	pthread_mutex_lock(&s->locked.m);
+	if (*s->locked.from)
+		snprintf(from, sizeof(from), "credentials: %s", s->locked.from);
+	pthread_mutex_unlock(&s->locked.m);
+	said = *e.message ? e.message : "no reason is told";
 	if (strcasecmp(e.reason, "userProjectMissing") == 0 || strstr(e.message, "requester pays"))
 		return sf_fail(err, -EACCES,
 		               "who reads bucket '%s' pays for it: name your project by "
 		               "--user-project (%u: %s)",
 		               s->place.bucket, status, said);
 	if (status == 401)
-		return sf_fail(err, -EACCES, "%s wants to know who asks: 401: %s (%s)", host, said,
+		return sf_fail(err, -EACCES, "%s does not know who asks: 401: %s (%s)", host, said,
 		               from);
 	if (status == 403)
 		return sf_fail(err, -EACCES, "%s refuses it: 403 %s: %s (%s)", host, e.reason, said,
@@ -103,6 +185,20 @@ static int tell(const struct sf_gs_store *s, unsigned status, const char *body, 
 	return sf_fail(err, -EIO,
 	               "%s answers %u with no words of GCS (%s): is the endpoint that of GCS?",
 	               host, status, said);
+}
+
+/* SF_REMOTE_AGAIN: the token is fetched anew; what is to be told where that does not help is in @err
+ * then too. */
+static int understand(struct sf_gs_store *s, const struct sf_remote_call *call, unsigned status,
+                      const char *body, size_t len, struct sf_error *err)
+{
+	const char *token = status == 401 ? token_of(call) : NULL;
+	int r = tell(s, status, body, len, err);
+
+	if (!token)
+		return r;
+	renew(s, token);
+	return SF_REMOTE_AGAIN;
 }
 
 /* What the status alone tells: the object's version is gone, or the server is in trouble. */
@@ -118,13 +214,13 @@ static int remote_refused(struct sf_remote_store *r, const struct sf_remote_call
 {
 	struct sf_gs_store *s = (struct sf_gs_store *)r;
 
-	(void)call;
 	(void)head;
-	return status_decides(status) ? 0 : tell(s, status, body, len, err);
+	return status_decides(status) ? 0 : understand(s, call, status, body, len, err);
 }
 
 const struct sf_remote_ops sf_gs_remote_ops = {
 	.call = remote_call,
+	.waits_for = remote_waits_for,
 	.refused = remote_refused,
 	.pin = remote_pin,
 	.version_header = "x-goog-generation",
@@ -132,12 +228,12 @@ const struct sf_remote_ops sf_gs_remote_ops = {
 
 /* ---- small requests ---- */
 
-int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
-              struct sf_http_answer *ret, struct sf_error *err)
+static int ask_once(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
+                    struct sf_http_answer *ret, struct sf_error *err)
 {
 	struct sf_remote_call call = { .url = NULL };
 	struct sf_http_answer a = { 0 };
-	int r = gs_call(s, key, query, &call, err);
+	int r = gs_call(s, key, query, true, &call, err);
 
 	if (r < 0)
 		return r;
@@ -149,18 +245,28 @@ int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_
 		.limit = limit,
 	};
 	r = sf_remote_ask(&s->r, &what, &a, err);
-	sf_remote_call_release(&call);
-	if (r < 0)
-		return r;
-	if (a.status == 200) {
-		*ret = a;
-		return 0;
-	}
-	if (a.status == 404 && !key)
+	if (r == 0 && a.status == 404 && !key)
 		r = sf_fail(err, -ENOENT, "there is no bucket '%s' at %s", s->place.bucket,
 		            s->place.shown);
+	else if (r == 0 && a.status != 200)
+		r = understand(s, &call, a.status, a.body, a.len, err);
+	sf_remote_call_release(&call);
+	if (r == 0)
+		*ret = a;
 	else
-		r = tell(s, a.status, a.body, a.len, err);
-	sf_http_answer_release(&a);
+		sf_http_answer_release(&a);
 	return r;
+}
+
+int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
+              struct sf_http_answer *ret, struct sf_error *err)
+{
+	struct sf_error said = SF_ERROR_INIT;
+	int r = ask_once(s, key, query, limit, ret, &said);
+
+	if (r == SF_REMOTE_AGAIN)
+		r = ask_once(s, key, query, limit, ret, &said);
+	if (r == SF_REMOTE_AGAIN)
+		r = -EACCES;
+	return r < 0 ? sf_fail(err, r, "%s", said.msg) : 0;
 }

@@ -2,6 +2,9 @@
 #ifndef SF_STORE_GS_STORE_H
 #define SF_STORE_GS_STORE_H
 
+#include <pthread.h>
+
+#include "store/gs_credentials.h"
 #include "store/gs_place.h"
 #include "store/remote.h"
 
@@ -9,7 +12,15 @@ struct sf_gs_store {
 	struct sf_remote_store r;
 	struct sf_gs_place place;
 	char *prefix;  /* of its keys: "" or with '/' at its end */
-	char *project; /* that pays for requests; NULL: the bucket's */
+	char *project; /* that pays for requests; NULL: the credentials', or the bucket's */
+	char *home;
+	struct sf_aws_env env;
+	struct sf_gs_provider *provider; /* NULL: nobody in particular asks */
+	struct {
+		pthread_mutex_t m;
+		int64_t renewed; /* when a server last did not know a token */
+		char from[400];  /* of the last token; "": there was none */
+	} locked;
 };
 
 extern const struct sf_remote_ops sf_gs_remote_ops;

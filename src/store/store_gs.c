@@ -94,7 +94,10 @@ static void gs_free(struct sf_store *store)
 {
 	struct sf_gs_store *s = (struct sf_gs_store *)store;
 
+	sf_gs_provider_free(s->provider);
 	sf_gs_place_release(&s->place);
+	pthread_mutex_destroy(&s->locked.m);
+	free(s->home);
 	free(s->prefix);
 	free(s->project);
 	free(store->source);
@@ -109,11 +112,20 @@ static const struct sf_store_ops ops = { .open = gs_open, .list = gs_list, .free
 static int fill(struct sf_gs_store *s, const struct sf_url *u, const struct sf_store_options *opt,
                 struct sf_error *err)
 {
-	const char *emulator = getenv("STORAGE_EMULATOR_HOST");
-	const char *endpoint = opt && opt->endpoint_url ? opt->endpoint_url
-	                       : emulator               ? emulator
-	                                                : "";
+	SF_FREE char *emulator = NULL;
+	const char *home = getenv("HOME"), *endpoint = opt ? opt->endpoint_url : NULL;
+	bool nobody = opt && opt->no_sign_request;
 	int r;
+
+	s->home = strdup(home ? home : "");
+	if (!s->home)
+		return sf_fail(err, -ENOMEM, "no memory");
+	sf_aws_env_of(&s->r, s->home, &s->env);
+	if (!endpoint && (emulator = sf_aws_var(&s->env, "STORAGE_EMULATOR_HOST"))) {
+		endpoint = emulator;
+		nobody = true; /* what is said to an emulator is not for others to hear */
+	}
+	endpoint = endpoint ? endpoint : "";
 
 	s->r.s.source = strdup(u->shown);
 	if (asprintf(&s->prefix, "%s%s", u->path, *u->path ? "/" : "") < 0)
@@ -125,7 +137,15 @@ static int fill(struct sf_gs_store *s, const struct sf_url *u, const struct sf_s
 	r = sf_gs_place_init(&s->place, u->host, endpoint, err);
 	if (r >= 0 && *endpoint && !(s->r.s.at = strdup(s->place.base)))
 		r = sf_fail(err, -ENOMEM, "no memory");
-	return r;
+	if (r < 0 || nobody)
+		return r;
+	if (!s->place.safe)
+		return sf_fail(
+			err, -EINVAL,
+			"%s is asked by http://, over which no credentials are sent: give an "
+			"https:// URL, or --no-sign-request",
+			s->place.shown);
+	return sf_gs_provider_new(&s->env, &s->provider, err);
 }
 
 int sf_store_gs(struct sf_io *io, const char *source, const struct sf_store_options *opt,
@@ -143,6 +163,7 @@ int sf_store_gs(struct sf_io *io, const char *source, const struct sf_store_opti
 	s = calloc(1, sizeof(*s));
 	if (!s)
 		return sf_fail(err, -ENOMEM, "'%s': no memory", u.shown);
+	pthread_mutex_init(&s->locked.m, NULL);
 	s->r.s.ops = &ops;
 	s->r.s.io = io;
 	s->r.ops = &sf_gs_remote_ops;

@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "base/mem.h"
 #include "base/path.h"
@@ -13,33 +12,6 @@
 #include "store/s3_store.h"
 #include "store/store_s3.h"
 #include "store/url.h"
-
-/* ---- the world as it is ---- */
-
-static char *get_variable(void *arg, const char *name)
-{
-	const char *v = getenv(name);
-
-	(void)arg;
-	return v ? strdup(v) : NULL;
-}
-
-static int64_t now(void *arg)
-{
-	(void)arg;
-	return (int64_t)time(NULL);
-}
-
-static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer *ret,
-               struct sf_error *err)
-{
-	const struct sf_s3_store *s = arg;
-	struct sf_http_ask one = *what;
-
-	if (!one.ca_bundle)
-		one.ca_bundle = sf_remote_ca_bundle(&s->r);
-	return sf_http_ask(s->r.s.io, &one, ret, err);
-}
 
 /* ---- objects ---- */
 
@@ -196,9 +168,7 @@ static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_s
 	s->keys = sf_s3_keys_new();
 	if (!s->home || !s->r.s.source || !s->prefix || !s->keys)
 		return sf_fail(err, -ENOMEM, "no memory");
-	s->env = (struct sf_aws_env){
-		.get = get_variable, .home = s->home, .ask = ask, .ask_arg = s, .now = now
-	};
+	sf_aws_env_of(&s->r, s->home, &s->env);
 	r = sf_aws_setup_read(opt, &s->env, &setup, err);
 	if (r < 0)
 		return r;

@@ -14,6 +14,7 @@ struct aws_answer {
 	int r;                    /* instead of an answer */
 	unsigned status;
 	const char *body;
+	const char *kept; /* the first header that is wanted; NULL: the answer has none */
 };
 struct aws_world {
 	char dir[64];        /* the home directory, made by aws_world_init() */
@@ -74,6 +75,11 @@ static inline int aws_world_ask(void *arg, const struct sf_http_ask *ask,
 		*ret = (struct sf_http_answer){ .status = a->status,
 			                        .body = strdup(a->body),
 			                        .len = strlen(a->body) };
+		if (a->kept) {
+			ret->kept = calloc(1, sizeof(*ret->kept));
+			ret->kept[0] = strdup(a->kept);
+			ret->nkept = 1;
+		}
 		return 0;
 	}
 	return sf_fail(err, -ECONNREFUSED, "nobody answers in this test");

@@ -26,6 +26,10 @@ struct world {
 	struct sf_store_options opt;
 	struct sf_store *store;
 	char page[512], description[256];
+	/* where tokens are given: "tok1", "tok2" ...; which of them is known */
+	unsigned given, known;
+	char token[64];
+	unsigned told_401;
 	char last[1024], last_head[8192]; /* that was asked */
 	uint8_t bytes[BYTES], got[BYTES];
 };
@@ -34,8 +38,26 @@ static struct sf_http_fault next_fault(void *arg, const struct sf_http_seen *see
 {
 	struct world *w = arg;
 
+	if (strcmp(seen->path, "/token") == 0) {
+		ck_assert_ptr_nonnull(strstr(seen->body, "refresh_token=r"));
+		snprintf(w->token, sizeof(w->token),
+		         "{\"access_token\":\"tok%u\",\"expires_in\":3600}", ++w->given);
+		return (struct sf_http_fault){ SF_HTTP_TELL, 200, w->token };
+	}
 	snprintf(w->last, sizeof(w->last), "%s", seen->path);
 	snprintf(w->last_head, sizeof(w->last_head), "%s", seen->head);
+	if (w->known) {
+		char want[64];
+		snprintf(want, sizeof(want), "\r\nAuthorization: Bearer tok%u\r\n", w->known);
+		if (!strstr(seen->head, want)) {
+			w->told_401++;
+			return (struct sf_http_fault){
+				SF_HTTP_TELL, 401,
+				"{\"error\":{\"message\":\"Invalid Credentials\",\"errors\":[{"
+				"\"reason\":\"authError\"}]}}"
+			};
+		}
+	}
 	return w->at == w->nplan ? (struct sf_http_fault){ 0 } : w->plan[w->at++];
 }
 
@@ -329,7 +351,7 @@ START_TEST(sources_that_are_none)
 		{ "gs://", NULL, "names no bucket" },
 		{ "gs:///x", NULL, "names no bucket" },
 		{ "gs://k:secret@bkt/x", NULL, "credentials do not go into" },
-		{ "gs://bkt:80/x", NULL, "has no ':'" },
+		{ "gs://bkt:80/x", NULL, "cannot contain ':'" },
 		{ "gs://b/x", NULL, "'b' is not the name of a bucket" },
 		{ "gs://bkt/x", "ftp://h", "neither http:// nor https://" },
 		{ "gs://bkt/x", "http://u:secret@h", "userinfo" },
@@ -349,6 +371,95 @@ START_TEST(sources_that_are_none)
 }
 END_TEST
 
+/* The same bucket, at an endpoint that wants to know who asks. */
+static void sign_in(struct world *w, char *path)
+{
+	char text[512];
+	int fd = mkstemp(path);
+
+	ck_assert_int_ge(fd, 0);
+	snprintf(text, sizeof(text),
+	         "{\"type\":\"authorized_user\",\"client_id\":\"i\",\"client_secret\":\"s\","
+	         "\"refresh_token\":\"r\",\"token_uri\":\"%s/token\"}",
+	         w->server.url);
+	ck_assert_int_eq(write(fd, text, strlen(text)), (int)strlen(text));
+	close(fd);
+	sf_store_free(w->store);
+	unsetenv("STORAGE_EMULATOR_HOST");
+	setenv("GOOGLE_APPLICATION_CREDENTIALS", path, 1);
+	w->opt.endpoint_url = w->server.url;
+	ck_assert_int_eq(sf_store_open(&w->io, "gs://bkt/run", &w->opt, &w->store, NULL), 0);
+}
+
+START_TEST(a_token_is_shown_and_another_one_when_it_is_not_known)
+{
+	char path[] = "/tmp/sf_gs.XXXXXX";
+	struct world *w = begin();
+	struct sf_source *src;
+	struct sf_error err = SF_ERROR_INIT;
+
+	sign_in(w, path);
+	w->known = 1;
+	src = listed(w);
+	ck_assert_int_eq(sf_source_read(src, 0, w->got, 100, SF_FETCH_TENSOR, &err), 0);
+	ck_assert_mem_eq(w->got, w->bytes, 100);
+	ck_assert_uint_eq(w->given, 1);
+	ck_assert_uint_eq(w->told_401, 0);
+	w->known = 2; /* from now on the first one is not known any more */
+	ck_assert_msg(sf_source_read(src, 0, w->got, BYTES, SF_FETCH_TENSOR, &err) == 0, "%s",
+	              err.msg);
+	ck_assert_mem_eq(w->got, w->bytes, BYTES);
+	ck_assert_uint_eq(w->given, 2);
+	ck_assert_uint_eq(w->told_401, 1);
+	sf_source_unref(src);
+	unlink(path);
+	finish(w);
+}
+END_TEST
+
+START_TEST(tokens_that_nobody_knows_are_not_fetched_for_ever)
+{
+	char path[] = "/tmp/sf_gs.XXXXXX";
+	struct world *w = begin();
+	struct sf_source *src;
+	struct sf_error err = SF_ERROR_INIT;
+
+	sign_in(w, path);
+	w->known = 1;
+	src = listed(w);
+	w->known = 1000;
+	ck_assert_int_eq(list_nothing(w, &err), -EACCES);
+	ck_assert_msg(strstr(err.msg, "401: Invalid Credentials (credentials: /tmp/sf_gs.") != NULL,
+	              "%s", err.msg);
+	ck_assert_int_eq(sf_source_read(src, 0, w->got, 100, SF_FETCH_TENSOR, &err), -EACCES);
+	ck_assert_msg(strstr(err.msg, "'a +%': ") && strstr(err.msg, "Invalid Credentials"), "%s",
+	              err.msg);
+	ck_assert_msg(!strstr(err.msg, "tok1") && !strstr(err.msg, "tok2"), "%s", err.msg);
+	ck_assert_uint_le(w->given, 3);
+	sf_source_unref(src);
+	unlink(path);
+	finish(w);
+}
+END_TEST
+
+START_TEST(credentials_are_not_sent_for_all_to_hear)
+{
+	struct world *w = begin();
+	const struct sf_store_options opt = { .endpoint_url = "http://gcs.example" };
+	struct sf_store_options nobody = { .endpoint_url = "http://gcs.example",
+		                           .no_sign_request = true,
+		                           .cache_size_given = true };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_store *s;
+
+	ck_assert_int_eq(sf_store_open(&w->io, "gs://bkt/run", &opt, &s, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "no credentials are sent"));
+	ck_assert_int_eq(sf_store_open(&w->io, "gs://bkt/run", &nobody, &s, &err), 0);
+	sf_store_free(s);
+	finish(w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("store_gs");
@@ -364,6 +475,9 @@ int main(void)
 	tcase_add_test(t, an_empty_prefix_is_an_error);
 	tcase_add_test(t, somebody_may_pay);
 	tcase_add_test(t, sources_that_are_none);
+	tcase_add_test(t, a_token_is_shown_and_another_one_when_it_is_not_known);
+	tcase_add_test(t, tokens_that_nobody_knows_are_not_fetched_for_ever);
+	tcase_add_test(t, credentials_are_not_sent_for_all_to_hear);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }
