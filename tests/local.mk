@@ -166,7 +166,7 @@ TESTS_FAULT = \
 	%D%/fault/test_load_faults \
 	%D%/fault/test_reader_faults
 if HAVE_CURL
-TESTS_FAULT += %D%/fault/test_remote_faults
+TESTS_FAULT += %D%/fault/test_remote_faults %D%/fault/test_s3_faults
 endif
 
 # the n-th allocation fails
@@ -202,7 +202,7 @@ endif
 
 # What tests alone need of C: linked where it is used.
 noinst_LTLIBRARIES += libsftest.la
-libsftest_la_SOURCES = %D%/lib/http_server.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
+libsftest_la_SOURCES = %D%/lib/http_server.c %D%/lib/sigv4_check.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
 LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
@@ -360,6 +360,6 @@ endif
 EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/seam_torch.h %D%/format/seam_world.h %D%/lib/ckpt_find.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
 EXTRA_DIST += %D%/unit/value_json_cases.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
-EXTRA_DIST += %D%/lib/aws_world.h
+EXTRA_DIST += %D%/lib/aws_world.h %D%/lib/sigv4_check.h %D%/lib/fault_campaign.h
 EXTRA_DIST += %D%/lib/zstd_items.h
 EXTRA_DIST += %D%/lib/cache_world.h

@@ -217,6 +217,8 @@ static bool answer(struct sf_http_server *s, int fd, const struct sf_http_seen *
 	struct sf_http_fault f = { 0 };
 	struct linger rst = { 1, 0 };
 	char status[64];
+	struct sf_http_object made;
+	void *own = NULL;
 
 	pthread_mutex_lock(&s->locked.m);
 	if (s->fault)
@@ -226,7 +228,9 @@ static bool answer(struct sf_http_server *s, int fd, const struct sf_http_seen *
 	case SF_HTTP_STATUS:
 		snprintf(status, sizeof(status), "%u Because", f.n);
 		return refuse(fd, status, f.text ? f.text : "",
-		              strcmp(seen->method, "HEAD") == 0 ? "" : "why not");
+		              strcmp(seen->method, "HEAD") == 0 || f.n == 204 ? ""
+		              : f.body                                        ? f.body
+		                                                              : "why not");
 	case SF_HTTP_TELL:
 		snprintf(status, sizeof(status), "%u Because", f.n);
 		return refuse(fd, status, "", f.text);
@@ -255,8 +259,18 @@ static bool answer(struct sf_http_server *s, int fd, const struct sf_http_seen *
 			              50))
 				break;
 		return false;
+	case SF_HTTP_SLOW_HEAD:
+		for (const char *c = "HTTP/1.1 200 OK"; *c; c++)
+			if (!send_all(fd, c, 1) || !wait_ms(fd, (int)f.n))
+				break;
+		return false;
 	default:
 		break;
+	}
+	if (s->make && s->make(s->arg, seen, &made, &own)) {
+		bool on = answer_object(s, fd, seen, &made, f);
+		free(own);
+		return on;
 	}
 	for (size_t i = 0; i < s->nobjects; i++)
 		if (strcmp(s->object[i].path, seen->path) == 0)
@@ -292,6 +306,29 @@ static void *serve_one(void *arg)
 	return NULL;
 }
 
+/* Threads of connections that have ended: a campaign makes ten thousand of them. */
+static void reap(struct sf_http_server *s)
+{
+	struct sf_http_conn *ended = NULL;
+
+	pthread_mutex_lock(&s->locked.m);
+	for (struct sf_http_conn **p = &s->locked.first, *c; (c = *p);) {
+		if (c->fd >= 0) {
+			p = &c->next;
+			continue;
+		}
+		*p = c->next;
+		c->next = ended;
+		ended = c;
+	}
+	pthread_mutex_unlock(&s->locked.m);
+	for (struct sf_http_conn *c; (c = ended);) {
+		ended = c->next;
+		pthread_join(c->thread, NULL);
+		free(c);
+	}
+}
+
 static void *accept_all(void *arg)
 {
 	struct sf_http_server *s = arg;
@@ -301,6 +338,7 @@ static void *accept_all(void *arg)
 		struct sf_http_conn *c = calloc(1, sizeof(*c));
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 		s->connections++;
+		reap(s);
 		pthread_mutex_lock(&s->locked.m);
 		bool start = c && !s->locked.ending;
 		if (start) {

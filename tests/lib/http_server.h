@@ -30,11 +30,13 @@ enum sf_http_fault_kind {
 	SF_HTTP_GARBAGE,     /* no HTTP */
 	SF_HTTP_HEADERS,     /* more of them than anybody wants */
 	SF_HTTP_TELL,        /* status n, with text as its body */
+	SF_HTTP_SLOW_HEAD,   /* a byte of the status line every n ms */
 };
 struct sf_http_fault {
 	enum sf_http_fault_kind kind;
 	unsigned n;
 	const char *text;
+	const char *body; /* of a status; NULL: some words */
 };
 
 struct sf_http_object {
@@ -58,6 +60,10 @@ struct sf_http_server {
 	size_t nobjects;
 	/* What becomes of a request: one at a time. NULL: all is fine. */
 	struct sf_http_fault (*fault)(void *arg, const struct sf_http_seen *seen);
+	/* An object made for one request, which is looked for before the others: false, it is none of
+	 * them. *ret_own is freed when it has been sent. Many at a time. NULL: no such object. */
+	bool (*make)(void *arg, const struct sf_http_seen *seen, struct sf_http_object *ret,
+	             void **ret_own);
 	void *arg;
 	bool ignores_match;
 	/* what it saw */
