@@ -25,6 +25,7 @@ struct seam {
 	struct sf_io io;
 	struct sf_session s;
 	struct sf_view_options opt;
+	unsigned in_hf; /* keys that were found below hf/ */
 };
 
 /* What the format under test says: set before seam_open. */
@@ -99,7 +100,9 @@ static inline int seam_try_open(struct seam *w,
 		return r;
 	sf_view_options_init(&w->opt);
 	r = sf_reader_new(s->ckpt, s->store, &s->reader, err);
-	return r < 0 ? r : sf_catalog_new(s->ckpt, &w->opt, &s->catalog, err);
+	if (r >= 0)
+		r = sf_catalog_new(s->ckpt, &w->opt, &s->catalog, err);
+	return r < 0 ? r : sf_tree_new(s->catalog, s->reader, &s->tree, err);
 }
 
 static inline void seam_open(struct seam *w,
@@ -112,6 +115,7 @@ static inline void seam_open(struct seam *w,
 
 static inline void seam_close(struct seam *w)
 {
+	sf_tree_free(w->s.tree);
 	sf_catalog_free(w->s.catalog);
 	sf_reader_free(w->s.reader);
 	sf_ckpt_free(w->s.ckpt);
@@ -157,74 +161,57 @@ static inline void seam_same(uint8_t *file, uint64_t data, uint64_t size, uint64
 	free(file);
 }
 
-static inline void seam_check_pt(struct seam *w, uint32_t entry, const void *want, uint64_t len)
+/* A .pt file whose first storage is the tensor's dense bytes. Frees @at. */
+static inline void seam_same_pt(uint8_t *at, uint64_t size, const void *want, uint64_t len,
+                                const char *view)
 {
-	struct sf_selection sel = { .entry = &entry, .n = 1 };
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_arena arena = { 0 };
 	struct sf_zip_dir dir;
 	struct sf_zip_end end;
-	struct sf_vfile *f;
-	uint64_t size, data;
+	uint64_t data;
 
-	ck_assert_msg(sf_view_pt(w->s.catalog, w->s.reader, &sel, &f, &err) >= 0, "%s", err.msg);
-	uint8_t *at = seam_read(f, &size);
 	const size_t tail = SF_MIN(size, (uint64_t)SF_ZIP_TAIL);
 	ck_assert_int_eq(sf_zip_find_end(at + size - tail, tail, size, &end, &err), 0);
 	ck_assert_int_eq(sf_zip_parse_dir(at + end.dir_off, &end, size, &arena, &dir, &err), 0);
 	const struct sf_zip_record *rec = sf_zip_find(&dir, "data/0");
 	ck_assert_ptr_nonnull(rec);
 	ck_assert_int_eq(sf_zip_local_data(at + rec->header_off, rec->header_off, &data, &err), 0);
-	seam_same(at, data, rec->size, len, want, ".pt");
+	seam_same(at, data, rec->size, len, want, view);
 	sf_arena_release(&arena);
 }
 
-static inline void seam_check_st(struct seam *w, uint32_t entry, const void *want, uint64_t len)
+static inline void seam_check_pt(struct seam *w, uint32_t entry, const void *want, uint64_t len)
 {
 	struct sf_selection sel = { .entry = &entry, .n = 1 };
 	struct sf_error err = SF_ERROR_INIT;
-	struct sf_arena arena = { 0 };
-	struct sf_st_header head;
 	struct sf_vfile *f;
 	uint64_t size;
 
-	ck_assert_msg(sf_view_safetensors(w->s.catalog, w->s.reader, &sel, &f, &err) >= 0, "%s",
-	              err.msg);
+	ck_assert_msg(sf_view_pt(w->s.catalog, w->s.reader, &sel, &f, &err) >= 0, "%s", err.msg);
 	uint8_t *at = seam_read(f, &size);
-	ck_assert_int_eq(sf_st_parse(at + 8, sf_le64(at), &arena, &head, &err), 0);
-	ck_assert_uint_eq(head.n, 1);
-	seam_same(at, head.data_off + head.at[0].begin, head.at[0].end - head.at[0].begin, len,
-	          want, ".safetensors");
-	sf_arena_release(&arena);
+	seam_same_pt(at, size, want, len, ".pt");
 }
 
-/* The key's dense bytes through raw, .npy, .pt and .safetensors, and any range of the raw ones,
- * with a buffer of the caller's and without. */
-static inline void seam_check(struct seam *w, const char *key, const void *want, uint64_t len)
+/* A safetensors file that has the tensor as @name; NULL: and no other. Frees @at. */
+static inline void seam_same_st(uint8_t *at, const char *name, uint32_t name_len, const void *want,
+                                uint64_t len, const char *view)
 {
-	const uint32_t entry = seam_entry(w, key);
-	const uint32_t tensor = w->s.catalog->entry[entry].tensor;
 	struct sf_error err = SF_ERROR_INIT;
-	struct sf_vfile *f;
-	uint64_t size;
+	struct sf_arena arena = { 0 };
+	struct sf_st_header head;
+	uint32_t i = 0;
 
-	ck_assert_msg(sf_view_raw(w->s.catalog, w->s.reader, entry, &f, &err) >= 0, "%s", err.msg);
-	uint8_t *at = seam_read(f, &size);
-	seam_same(at, 0, size, len, want, "raw");
-	ck_assert_msg(sf_view_npy(w->s.catalog, w->s.reader, entry, &f, &err) >= 0, "%s", err.msg);
-	at = seam_read(f, &size);
-	ck_assert_uint_gt(size, len);
-	seam_same(at, size - len, len, len, want, ".npy");
-	seam_check_pt(w, entry, want, len);
-	seam_check_st(w, entry, want, len);
-	at = malloc(len + 1);
-	for (uint64_t off = 0; off < len; off++)
-		for (uint64_t n = 1; off + n <= len; n++) {
-			ck_assert_msg(sf_read_tensor(w->s.reader, tensor, off, at, n, &err) >= 0,
-			              "%s", err.msg);
-			ck_assert_mem_eq(at, (const uint8_t *)want + off, n);
-		}
-	free(at);
+	ck_assert_int_eq(sf_st_parse(at + 8, sf_le64(at), &arena, &head, &err), 0);
+	if (!name)
+		ck_assert_uint_eq(head.n, 1);
+	while (name && i < head.n &&
+	       (head.at[i].name_len != name_len || memcmp(head.at[i].name, name, name_len) != 0))
+		i++;
+	ck_assert_msg(i < head.n, "%s: no '%s'", view, name ? name : "");
+	seam_same(at, head.data_off + head.at[i].begin, head.at[i].end - head.at[i].begin, len,
+	          want, view);
+	sf_arena_release(&arena);
 }
 
 /* Reading the key fails with @code, and the message has every one of the texts (up to a NULL). */

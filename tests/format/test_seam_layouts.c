@@ -1,6 +1,6 @@
 #include "config.h"
 
-#include "seam_world.h"
+#include "seam_tree.h"
 #include "tests/lib/sf_fake_ckpt.h"
 
 #define TEXTS(...) ((const char *const[]){ __VA_ARGS__, NULL })

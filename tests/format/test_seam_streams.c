@@ -3,6 +3,7 @@
 #include "ckpt/place.h"
 #include "parse/zstd.h"
 #include "seam_torch.h"
+#include "seam_tree.h"
 #include "tests/lib/sf_fake_ckpt.h"
 #include "value/object.h"
 #include "value_lines.h"

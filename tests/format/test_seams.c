@@ -1,7 +1,7 @@
 #include "config.h"
 
 #include "ckpt/place.h"
-#include "seam_world.h"
+#include "seam_tree.h"
 #include "tests/lib/sf_fake_ckpt.h"
 
 #define TEXTS(...) ((const char *const[]){ __VA_ARGS__, NULL })

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "seam_torch.h"
+#include "seam_tree.h"
 #include "value/object.h"
 #include "value_lines.h"
 
@@ -460,6 +461,7 @@ START_TEST(tied_tensors_are_one_storage_in_a_pt_file)
 	seam_check(&w, "model.embed", want + 16, 24);
 	seam_check(&w, "model.head", want + 16, 24);
 	seam_check(&w, "optim.master", want + 16, 24);
+	ck_assert_uint_eq(w.in_hf, 2); /* the model's two */
 	ck_assert_uint_eq(w.s.ckpt->nwarnings, 0);
 	struct sf_selection sel = { .entry = all, .n = 4 };
 	struct sf_arena arena = { 0 };
