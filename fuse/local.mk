@@ -19,6 +19,7 @@ libsffuse_la_SOURCES = \
 	%D%/mount_options.c \
 	%D%/mountpoint.c \
 	%D%/open_table.c \
+	%D%/prefetch.c \
 	%D%/serve.c \
 	%D%/slot.c \
 	%D%/status.c \
@@ -34,5 +35,5 @@ noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = %D%/mount_none.c %D%/mount_options.c
 shardfuse_LDADD = libsffuse.la libsf.la $(SF_LIBS)
 endif
-EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_notes.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h \
+EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_notes.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h %D%/prefetch.h \
 	%D%/serve.h %D%/slot.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

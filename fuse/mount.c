@@ -17,6 +17,7 @@
 #include "fuse/mount_notes.h"
 #include "fuse/mount_options.h"
 #include "fuse/mountpoint.h"
+#include "fuse/prefetch.h"
 
 /* How the daemon tells its parent: one byte when the mount answers; the pipe's end without it means
  * failure. */
@@ -26,6 +27,8 @@ struct daemon {
 	pid_t parent; /* in the background: the command */
 	const struct sf_common *common;
 	struct sf_mount_notes notes;
+	struct sf_session *fetched; /* what is fetched ahead; NULL: nothing */
+	struct sf_prefetch prefetch;
 };
 
 static void log_syslog(void *arg, enum sf_log_level level, const char *line)
@@ -114,6 +117,8 @@ static void serving(void *arg)
 		close(d->lock_fd);
 	d->lock_fd = -1;
 	sf_mount_notes_say(&d->notes, d->common, d->ready_fd < 0);
+	if (d->fetched)
+		sf_prefetch_start(&d->prefetch, d->fetched);
 	if (d->ready_fd < 0)
 		return;
 	prctl(PR_SET_PDEATHSIG, 0); /* it may go now, but not without having heard of us */
@@ -155,7 +160,9 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 {
 	struct sf_serve_options serve;
 	struct sf_session s = { 0 };
-	struct daemon d = { .ready_fd = -1, .lock_fd = -1, .common = common };
+	struct daemon d = {
+		.ready_fd = -1, .lock_fd = -1, .common = common, .fetched = o->prefetch ? &s : NULL
+	};
 	SF_CLEANUP(sf_auto_unmount_end) struct sf_auto_unmount cleaner = { 0 };
 	SF_FREE char *mountpoint = NULL;
 	SF_FREE char *fuse_options = NULL;
@@ -219,6 +226,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 		r = sf_fail(err, -EINTR, "the command was ended before the mount was there");
 	if (r >= 0)
 		r = sf_serve(&s, &serve, serving, &d, err);
+	sf_prefetch_end(&d.prefetch);
 	sf_mount_notes_release(&d.notes);
 	sf_session_close(&s);
 	return r;

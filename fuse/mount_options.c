@@ -14,6 +14,16 @@
 
 #define AT(field) offsetof(struct sf_mount_options, field)
 
+static int parse_prefetch(void *dest, const char *value, struct sf_error *err)
+{
+	bool files = strcmp(value, "files") == 0;
+
+	if (!files && strcmp(value, "none") != 0)
+		return sf_fail(err, -EINVAL, "'%s' is not one of files, none", value);
+	((struct sf_mount_options *)dest)->prefetch = files;
+	return 0;
+}
+
 const struct sf_opt sf_mount_option_table[] = {
 	{ "options", 'o', SF_OPT_STRS, AT(words), NULL, "NAME[=VALUE],…",
 	  "mount options: those below, and every long option without its dashes" },
@@ -33,6 +43,8 @@ const struct sf_opt sf_mount_word_table[] = {
 	  "unmount when the daemon is killed" },
 	{ "nonempty", 0, SF_OPT_FLAG, AT(nonempty), NULL, NULL,
 	  "mount over files without a warning, even over SOURCE" },
+	{ "prefetch", 0, SF_OPT_CALL, 0, parse_prefetch, "files|none",
+	  "files: fetch what is stored in the background (default: none)" },
 	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER",
 	  "owner of the files (default: the user who mounts)" },
 	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "group of the files" },

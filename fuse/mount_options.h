@@ -10,6 +10,7 @@ struct sf_mount_options {
 	bool foreground, debug, single;
 	bool sloppy, fake; /* mount(8)'s -s -f when called as mount.shardfuse */
 	bool allow_other, allow_root, auto_unmount, nonempty;
+	bool prefetch; /* prefetch=files */
 	const char *uid, *gid, *umask;
 	char **kept; /* copies of words that the options point into */
 	size_t nkept;

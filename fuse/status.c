@@ -308,6 +308,20 @@ static void print_cache(const struct mount *m)
 	       sf_human_size(v[4], size[1]));
 }
 
+static void print_prefetch(const struct mount *m)
+{
+	const struct cJSON *p;
+	uint64_t bytes = 0, total = 0;
+	char size[2][32];
+
+	if (!m->counters || sf_json_get_obj(m->counters, "prefetch", &p, NULL) < 0)
+		return;
+	sf_json_get_u64(p, "bytes", &bytes, NULL);
+	sf_json_get_u64(p, "total", &total, NULL);
+	printf("%-10s  %s of %s\n", "prefetch", sf_human_size(bytes, size[0]),
+	       sf_human_size(total, size[1]));
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct status_options *o = opt;
@@ -324,6 +338,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	else if (r >= 0 && argc && st.mounts.n) {
 		print_one(&st.mounts.at[st.mounts.n - 1]);
 		print_cache(&st.mounts.at[st.mounts.n - 1]);
+		print_prefetch(&st.mounts.at[st.mounts.n - 1]);
 	} else if (r >= 0 && st.mounts.n)
 		print_table(&st.mounts);
 	if (r >= 0 && argc && !st.mounts.n)

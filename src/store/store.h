@@ -54,6 +54,8 @@ struct sf_counters {
 	_Atomic uint64_t cache_hits, cache_hit_bytes, cache_misses;
 	_Atomic uint64_t cache_fetched_requests, cache_fetched_bytes;
 	_Atomic uint64_t cache_kept_bytes; /* of them, what is on disk now or was evicted since */
+	/* of -o prefetch: bytes that are to be read and that were; a total of 0: none */
+	_Atomic uint64_t prefetch_total, prefetched;
 	/* Of a mount alone, set before it serves: when it began (CLOCK_REALTIME), 0: none; the
 	 * words it was given, borrowed. */
 	int64_t began_ns;

@@ -93,6 +93,8 @@ static void take_back(struct run *run, struct slot *s)
 		failed(run, s->file, s->first, &s->req.err);
 	} else {
 		atomic_fetch_add_explicit(&run->w->bytes, s->req.len, memory_order_relaxed);
+		if (run->w->count)
+			atomic_fetch_add_explicit(run->w->count, s->req.len, memory_order_relaxed);
 		if (run->w->progress)
 			sf_progress_add(run->w->progress, s->req.len);
 	}

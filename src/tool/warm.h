@@ -32,7 +32,8 @@ struct sf_warm {
 	struct sf_progress *progress; /* NULL: nobody looks */
 	/* Of a file that cannot be read, once, on the caller's thread; the others are read on. */
 	void (*failed)(void *arg, const struct sf_file *file, const struct sf_error *err);
-	void *arg; /* of both */
+	void *arg;               /* of both */
+	_Atomic uint64_t *count; /* bytes are added to it, too; NULL: to nothing */
 	/* the result, and how far it is meanwhile */
 	_Atomic uint64_t bytes;
 	unsigned nfailed; /* files */

@@ -65,6 +65,16 @@ static void put_cache(struct sf_buf *b, const struct sf_counters *c)
 	              load(&c->cache_fetched_requests), load(&c->cache_fetched_bytes));
 }
 
+static void put_prefetch(struct sf_buf *b, const struct sf_counters *c)
+{
+	uint64_t total = load(&c->prefetch_total);
+
+	if (total)
+		sf_buf_printf(b,
+		              " \"prefetch\": {\"bytes\": %" PRIu64 ", \"total\": %" PRIu64 "},\n",
+		              load(&c->prefetched), total);
+}
+
 int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory, char **ret)
 {
 	struct sf_buf b = { 0 };
@@ -80,6 +90,7 @@ int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *m
 	              ",\n",
 	              load(&c->errors), load(&c->stale), load(&c->parked));
 	put_cache(&b, c);
+	put_prefetch(&b, c);
 	sf_buf_printf(&b,
 	              " \"memory\": {\"limit\": %" PRIu64 ", \"held\": %" PRIu64
 	              ", \"most\": %" PRIu64 ", \"waits\": %" PRIu64 ", \"waiting\": %" PRIu64
@@ -142,6 +153,12 @@ int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_s
 	put_metric(&b, "stale", "Reads that failed because a stored file changed.", &c->stale);
 	put_metric(&b, "parked", "Reads that had to wait for a store.", &c->parked);
 	put_cache_metrics(&b, c);
+	if (load(&c->prefetch_total)) {
+		put_gauge(&b, "prefetch_bytes", "Bytes that -o prefetch has read.",
+		          load(&c->prefetched));
+		put_gauge(&b, "prefetch_total_bytes", "Bytes that it is to read.",
+		          load(&c->prefetch_total));
+	}
 	put_metric(&b, "memory_waits", "What had to wait its turn for memory.", &waits);
 	put_gauge(&b, "memory_limit_bytes", "The budget, --memory.", memory->limit);
 	put_gauge(&b, "memory_held_bytes", "Of it, what is held now.", memory->held);

@@ -138,7 +138,7 @@ def need_fuse():
 def off_disk(args):
     """What a test asks of a server is kept nowhere, unless it says where."""
     args = [str(a) for a in args]
-    far = any(re.match(r"(https?|s3)://", a) for a in args) and args[0] != "doctor"
+    far = any(re.match(r"(https?|s3|gs)://", a) for a in args) and args[0] != "doctor"
     return far and not any("cache-" in a or "cache_" in a for a in args)
 
 

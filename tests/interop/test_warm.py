@@ -132,7 +132,42 @@ def mounts(d):
         check("a mount without stored files says what to name", "no shards/" in r.stderr, r.stderr)
 
 
+def until(what, seconds=30):
+    end = time.monotonic() + seconds
+    while not what() and time.monotonic() < end:
+        time.sleep(0.05)
+    return what()
+
+
+def prefetched(d):
+    if no_fuse():
+        return
+    done = lambda m: (p := counters(m).get("prefetch")) and p["bytes"] == p["total"]
+    want = run("cat", CKPT, "checkpoint.safetensors", text=False).stdout
+    with Mount(URL, f"cache_dir={d}/p", "prefetch=files") as m:
+        check("prefetch=files fetches in the background", until(lambda: done(m)), counters(m))
+        before = server.bytes
+        check("what is read then is there", open(f"{m}/checkpoint.safetensors", "rb").read() == want and server.bytes == before, server.bytes - before)
+        check("status says how far it is", re.search(r"^prefetch +(.*) of \1$", run("status", m).stdout, re.M), run("status", m).stdout)
+    with Mount(URL, f"cache_dir={d}/p1", "prefetch=files", "key=" + jrun("keys", CKPT)["keys"][0]["key"]) as m:
+        check("of the keys that are shown", until(lambda: done(m)) and 0 < counters(m)["prefetch"]["total"] < sum(os.path.getsize(f"{CKPT}/{f}") for f in os.listdir(CKPT)), counters(m))
+    log = f"{d}/log"
+    with Mount(URL, f"cache_dir={d}/p2", "cache_size=1KB", "prefetch=files", f"log_file={log}") as m:
+        check("what does not fit is not begun, which the log says", until(lambda: "the cache keeps 1000" in open(log).read()) and "prefetch" not in counters(m), open(log).read())
+    server.refuses = "__1_0.distcp"
+    with Mount(URL, f"cache_dir={d}/p3", "prefetch=files", f"log_file={log}") as m:
+        check("a file that cannot be had is logged, once", until(lambda: "could not be" in open(log).read() or open(log).read().count("__1_0.distcp") >= 1) and open(log).read().count("__1_0.distcp") == 1,
+              open(log).read())
+    server.refuses = None
+    with Mount(URL, f"cache_dir={d}/p4", "prefetch=none") as m:
+        check("none is none", "prefetch" not in counters(m))
+    with Mount(CKPT, "prefetch=files") as m:
+        check("of a local checkpoint too", until(lambda: done(m)), counters(m))
+    r = run(URL, d, "-o", "prefetch=auto,cache_size=0")
+    check("another word is refused", r.returncode == 2 and "'auto' is not one of files, none" in r.stderr, r.stderr)
+
+
 with tempfile.TemporaryDirectory() as work:
-    for p in (whole, part, no_room, broken, local, dropped, mounts):
+    for p in (whole, part, no_room, broken, local, dropped, mounts, prefetched):
         p(work)
 finish()
