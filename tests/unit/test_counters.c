@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <string.h>
+#include <unistd.h>
 
 #include "base/json.h"
 #include "tests/lib/sf_test.h"
@@ -40,12 +41,37 @@ START_TEST(the_cache_is_told_of_where_there_is_one)
 }
 END_TEST
 
+START_TEST(a_mount_tells_who_it_is)
+{
+	const struct cJSON *root;
+	struct sf_json *json;
+	const char *given;
+	char *text;
+	uint64_t v;
+
+	c.began_ns = 1;
+	c.given = "-o \"views=npy\"";
+	ck_assert_int_eq(sf_counters_json(&c, &memory, &text), 0);
+	ck_assert_int_eq(sf_json_parse(text, strlen(text), &json, NULL), 0);
+	root = sf_json_root(json);
+	ck_assert_int_eq(sf_json_get_u64(root, "pid", &v, NULL), 0);
+	ck_assert_uint_eq(v, (uint64_t)getpid());
+	ck_assert_int_eq(sf_json_get_u64(root, "uptime_s", &v, NULL), 0);
+	ck_assert_uint_gt(v, 1000000000); /* since 1970 */
+	ck_assert_int_eq(sf_json_get_str(root, "given", &given, NULL), 0);
+	ck_assert_str_eq(given, c.given);
+	sf_json_free(json);
+	free(text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("counters");
 	TCase *t = tcase_create("counters");
 
 	tcase_add_loop_test(t, the_cache_is_told_of_where_there_is_one, 0, 2);
+	tcase_add_test(t, a_mount_tells_who_it_is);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }

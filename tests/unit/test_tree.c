@@ -30,6 +30,25 @@ START_TEST(the_root_has_a_file_pair_per_group_and_the_views)
 }
 END_TEST
 
+START_TEST(the_whole_is_as_large_as_its_tensors)
+{
+	uint64_t bytes, files;
+	struct sf_tree *t;
+	struct vw w;
+
+	vw_init(&w);
+	vw_tensor(&w, "model.a", SF_FLOAT32, 2, two);
+	vw_tensor(&w, "model.b", SF_BFLOAT16, 2, two);
+	vw_object(&w, "step");
+	t = tree_of(&w);
+	sf_tree_totals(t, &bytes, &files);
+	ck_assert_uint_eq(bytes, 4 * 4 + 4 * 2);
+	ck_assert_uint_gt(files, 3);
+	sf_tree_free(t);
+	vw_close(&w);
+}
+END_TEST
+
 START_TEST(views_picks)
 {
 	const char *views[] = { "npy", "groups" }, *wrong[] = { "npy", "numpy" };
@@ -354,6 +373,7 @@ int main(void)
 	TCase *t = tcase_create("all");
 
 	tcase_add_test(t, the_root_has_a_file_pair_per_group_and_the_views);
+	tcase_add_test(t, the_whole_is_as_large_as_its_tensors);
 	tcase_add_test(t, views_picks);
 	tcase_add_test(t, a_key_may_be_a_leaf_and_a_prefix);
 	tcase_add_test(t, stored_files_are_a_tree_without_latest);
