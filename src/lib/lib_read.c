@@ -391,8 +391,7 @@ static void end(struct shardfuse_request *req)
 
 static void task(struct sf_task *t)
 {
-	struct shardfuse_request *req =
-		(struct shardfuse_request *)((char *)t - offsetof(struct shardfuse_request, task));
+	struct shardfuse_request *req = sf_container_of(t, struct shardfuse_request, task);
 	bool again;
 
 	do {
