@@ -217,11 +217,12 @@ static inline void seam_check_hf(struct seam_walk *v)
 			const struct sf_selection *sel = &hf->file[f].sel;
 			if (sel->entry[i] != entry)
 				continue;
-			v->w->in_hf++;
 			snprintf(path, sizeof(path), "hf/%s", hf->file[f].name);
-			if (v->whole)
-				seam_same_st(seam_path_read(v->w, path, &size), sel->names[i],
-				             sel->name_lens[i], v->want, v->len, path);
+			if (!v->whole)
+				continue;
+			seam_same_st(seam_path_read(v->w, path, &size), sel->names[i],
+			             sel->name_lens[i], v->want, v->len, path);
+			v->w->in_hf++;
 		}
 	sf_hf_free(hf);
 }
