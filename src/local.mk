@@ -71,6 +71,7 @@ SF_SOURCES_STORE = \
 	%D%/store/http_world.c \
 	%D%/store/http_retry.c \
 	%D%/store/io.c \
+	%D%/store/objinfo.c \
 	%D%/store/open_files.c \
 	%D%/store/open_room.c \
 	%D%/store/remote.c \

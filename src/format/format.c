@@ -19,12 +19,11 @@ static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_sa
 /* FILES_MAX: entries of one listing; a save with a file per item of 10^4 ranks stays below. */
 #define FILES_MAX (1u << 24)
 
-SF_VEC(objinfos, struct sf_objinfo);
 SF_VEC(names, const char *);
 
 struct listing {
 	struct sf_arena arena;
-	struct objinfos files;
+	struct sf_objinfos files;
 	struct names others; /* directories, sockets … at the top */
 	bool whole;          /* directories called as steps of a run are looked into */
 	bool skipped;        /* some were not */
@@ -40,29 +39,19 @@ struct step {
 static int add_file(void *arg, const struct sf_objinfo *info)
 {
 	struct listing *l = arg;
-	struct sf_objinfo f = *info;
+	const char *name;
 
 	if (l->files.n + l->others.n >= FILES_MAX)
 		return -E2BIG;
-	f.name = sf_arena_strdup(&l->arena, info->name, strlen(info->name));
-	if (info->size == UINT64_MAX) {
-		if (!f.name || names_push(&l->others, f.name) < 0)
-			return -ENOMEM;
-		if (l->whole || !sf_run_dir_is_step(f.name))
-			return 0;
-		l->skipped = true;
-		return SF_LIST_SKIP;
-	}
-	if (f.name && f.version.etag)
-		f.version.etag = sf_arena_strdup(&l->arena, f.version.etag, strlen(f.version.etag));
-	return !f.name || (info->version.etag && !f.version.etag) || objinfos_push(&l->files, f) < 0
-	               ? -ENOMEM
-	               : 0;
-}
-
-static int by_name(const void *a, const void *b)
-{
-	return strcmp(((const struct sf_objinfo *)a)->name, ((const struct sf_objinfo *)b)->name);
+	if (info->size != UINT64_MAX)
+		return sf_objinfos_keep(&l->files, &l->arena, info);
+	name = sf_arena_strdup(&l->arena, info->name, strlen(info->name));
+	if (!name || names_push(&l->others, name) < 0)
+		return -ENOMEM;
+	if (l->whole || !sf_run_dir_is_step(name))
+		return 0;
+	l->skipped = true;
+	return SF_LIST_SKIP;
 }
 
 static int refuse(const struct sf_store *store, const struct sf_unread *u, struct sf_error *err)
@@ -228,7 +217,7 @@ static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
 		        r == -E2BIG ? "more than are read from one checkpoint"
 		                    : "no memory for more");
 	if (r >= 0 && l->files.n)
-		qsort(l->files.at, l->files.n, sizeof(*l->files.at), by_name);
+		qsort(l->files.at, l->files.n, sizeof(*l->files.at), sf_objinfo_compare);
 	return r;
 }
 
@@ -270,7 +259,7 @@ static int check_below(struct sf_store *store, const char *name, struct listing 
 
 static void release(struct listing *l)
 {
-	objinfos_release(&l->files);
+	sf_objinfos_release(&l->files);
 	names_release(&l->others);
 	sf_arena_release(&l->arena);
 }

@@ -6,8 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/arena.h"
-#include "base/vec.h"
-#include "store/store.h"
+#include "store/objinfo.h"
 
 #define SF_FORMAT_NAME_MAX (1u << 28) /* bytes of a key's name, with its prefix */
 
@@ -28,7 +27,6 @@ const struct sf_objinfo *sf_format_file(const struct sf_format_dir *dir, const c
                                         size_t len);
 
 struct sf_ckpt_builder;
-SF_VEC(sf_objinfos, struct sf_objinfo);
 /* What sf_format_find found, and what was listed before. { 0 } at first. */
 struct sf_format_found {
 	struct sf_arena arena;

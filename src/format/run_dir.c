@@ -16,32 +16,73 @@ static size_t digits(const char *s)
 	return strspn(s, "0123456789");
 }
 
-/* Source: torchtitan and OLMo-core (step-N, stepN), transformers (checkpoint-N), Megatron-LM
- * (iter_%07d), DeepSpeed (global_stepN) and verl (global_step_N), Composer (epE-baB). */
-bool sf_run_dir_is_step(const char *name)
+/*
+ * What trainers call a step's directory: a number in decimal stands behind each prefix, and nothing
+ * behind it. Source: torchtitan and OLMo-core (step-N, stepN), transformers (checkpoint-N),
+ * Megatron-LM (iter_%07d), DeepSpeed (global_stepN) and verl (global_step_N).
+ */
+static const struct {
+	const char *prefix;
+	size_t min; /* digits, for a directory in a run */
+} steps[] = {
+	{ "step-", 1 }, { "step", 1 },         { "checkpoint-", 1 },
+	{ "iter_", 7 }, { "global_step_", 1 }, { "global_step", 1 },
+};
+
+static size_t digits_to(const char *s, const char *end)
 {
-	static const struct {
-		const char *prefix;
-		size_t min; /* digits */
-	} steps[] = {
-		{ "step-", 1 }, { "step", 1 },         { "checkpoint-", 1 },
-		{ "iter_", 7 }, { "global_step_", 1 }, { "global_step", 1 },
-	};
-	size_t n;
+	const char *p = s;
+
+	while (p < end && *p >= '0' && *p <= '9')
+		p++;
+	return (size_t)(p - s);
+}
+
+/* Where the number begins that is the rest of the name; NULL: it is none of a step. */
+static const char *number_in(const char *name, const char *end, size_t *ret_min)
+{
+	const size_t len = (size_t)(end - name);
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(steps); i++) {
-		n = strlen(steps[i].prefix);
-		if (strncmp(name, steps[i].prefix, n) == 0 && digits(name + n) >= steps[i].min &&
-		    !name[n + digits(name + n)])
-			return true;
+		const size_t n = strlen(steps[i].prefix);
+		*ret_min = steps[i].min;
+		if (len > n && memcmp(name, steps[i].prefix, n) == 0 &&
+		    digits_to(name + n, end) == len - n)
+			return name + n;
 	}
-	if (strncmp(name, "ep", 2) != 0)
-		return false;
-	n = digits(name + 2);
-	if (!n || strncmp(name + 2 + n, "-ba", 3) != 0)
-		return false;
-	name += 2 + n + 3;
-	return digits(name) && !name[digits(name)];
+	/* Composer: ep0-ba2, of which the second number counts batches */
+	*ret_min = 1;
+	if (len < 2 || memcmp(name, "ep", 2) != 0)
+		return NULL;
+	size_t epoch = digits_to(name + 2, end);
+	name += 2 + epoch;
+	if (!epoch || end - name < 4 || memcmp(name, "-ba", 3) != 0)
+		return NULL;
+	name += 3;
+	return digits_to(name, end) == (size_t)(end - name) ? name : NULL;
+}
+
+bool sf_run_dir_is_step(const char *name)
+{
+	const char *end = name + strlen(name);
+	size_t min;
+	const char *at = number_in(name, end, &min);
+
+	return at && (size_t)(end - at) >= min;
+}
+
+int64_t sf_run_dir_step(const char *name, size_t len)
+{
+	const char *end = name + len;
+	size_t min;
+	const char *at = number_in(name, end, &min);
+	int64_t step = 0;
+
+	if (!at || end - at > 18)
+		return -1;
+	for (; at < end; at++)
+		step = step * 10 + (*at - '0');
+	return step;
 }
 
 /* Numbers as numbers, all else as bytes. */

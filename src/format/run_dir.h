@@ -4,11 +4,14 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 #include "base/error.h"
 #include "store/store.h"
 
 /* step100 step-100 checkpoint-100 iter_0000100 global_step100 global_step_100 ep1-ba100 */
 bool sf_run_dir_is_step(const char *name);
+/* Which step such a name says, with fewer digits too (iter_500); -1: none, or over 18 digits. */
+int64_t sf_run_dir_step(const char *name, size_t len);
 /* Is @a the earlier one of two such names? qsort's kind of answer, of pointers to them. */
 int sf_run_dir_compare(const void *a, const void *b);
 

@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "format/format_dir.h"
 #include "format/run_dir.h"
 #include "sf_test.h"
 
@@ -24,6 +25,35 @@ START_TEST(steps_are_told_by_their_names)
 		ck_assert_msg(sf_run_dir_is_step(yes[i]), "%s", yes[i]);
 	for (size_t i = 0; i < SF_ARRAY_LEN(no); i++)
 		ck_assert_msg(!sf_run_dir_is_step(no[i]), "%s", no[i]);
+}
+END_TEST
+
+START_TEST(a_step_is_read_from_the_last_two_names_of_a_path)
+{
+	static const struct {
+		const char *source;
+		int64_t step;
+	} cases[] = {
+		{ "step-100", 100 },
+		{ "/runs/a/checkpoint-500/", 500 },
+		{ "/runs/iter_0000100", 100 },
+		{ "iter_500", 500 }, /* no directory of a run, but named so by somebody */
+		{ "/runs/global_step_7/model", 7 },
+		{ "/runs/step5/ep1-ba34000", 34000 },
+		{ "/runs/step5/model/fp32", -1 },
+		{ "s3://bucket/step12//", 12 },
+		{ "step999999999999999999", 999999999999999999 },
+		{ "step1000000000000000000", -1 },
+		{ "step", -1 },
+		{ "step1x", -1 },
+		{ "ep-ba1", -1 },
+		{ "ep0-ba", -1 },
+		{ "", -1 },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++)
+		ck_assert_msg(sf_format_step(cases[i].source) == cases[i].step, "%s: %lld",
+		              cases[i].source, (long long)sf_format_step(cases[i].source));
 }
 END_TEST
 
@@ -138,6 +168,7 @@ int main(void)
 	TCase *tc = tcase_create("run_dir");
 
 	tcase_add_test(tc, steps_are_told_by_their_names);
+	tcase_add_test(tc, a_step_is_read_from_the_last_two_names_of_a_path);
 	tcase_add_test(tc, numbers_are_compared_as_numbers);
 	tcase_add_test(tc, it_says_what_to_type);
 	tcase_add_test(tc, of_very_many_the_newest_are_asked);

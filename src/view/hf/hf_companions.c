@@ -9,12 +9,10 @@
 
 #include "base/mem.h"
 #include "base/path.h"
-#include "base/vec.h"
+#include "store/objinfo.h"
 #include "view/hf/hf_companions.h"
 
 #define COMPANIONS_MAX 4096 /* a model's directory has a dozen */
-
-SF_VEC(sf_objinfos, struct sf_objinfo);
 
 bool sf_hf_is_companion(const char *name)
 {
@@ -83,11 +81,6 @@ int sf_hf_find_files(const char *ckpt_dir, char **ret_dir)
 	return -ENOENT;
 }
 
-static int compare(const void *a, const void *b)
-{
-	return strcmp(((const struct sf_objinfo *)a)->name, ((const struct sf_objinfo *)b)->name);
-}
-
 struct adding {
 	struct sf_arena *arena;
 	struct sf_objinfos files;
@@ -96,7 +89,6 @@ struct adding {
 static int add(void *arg, const struct sf_objinfo *info)
 {
 	struct adding *a = arg;
-	struct sf_objinfo f = *info;
 
 	if (info->size == UINT64_MAX) /* no plain file: what is in it does not matter */
 		return SF_LIST_SKIP;
@@ -104,13 +96,7 @@ static int add(void *arg, const struct sf_objinfo *info)
 		return 0;
 	if (a->files.n == COMPANIONS_MAX)
 		return -E2BIG;
-	f.name = sf_arena_strdup(a->arena, info->name, strlen(info->name));
-	if (f.name && f.version.etag)
-		f.version.etag = sf_arena_strdup(a->arena, f.version.etag, strlen(f.version.etag));
-	return f.name && (f.version.etag || !info->version.etag) &&
-	                       sf_objinfos_push(&a->files, f) == 0
-	               ? 0
-	               : -ENOMEM;
+	return sf_objinfos_keep(&a->files, a->arena, info);
 }
 
 int sf_hf_list_companions(struct sf_store *store, struct sf_arena *arena,
@@ -128,7 +114,7 @@ int sf_hf_list_companions(struct sf_store *store, struct sf_arena *arena,
 	if (r >= 0) {
 		if (a.files.n)
 			memcpy(kept, a.files.at, a.files.n * sizeof(*kept));
-		qsort(kept, a.files.n, sizeof(*kept), compare);
+		qsort(kept, a.files.n, sizeof(*kept), sf_objinfo_compare);
 		*ret = kept;
 		*ret_n = (uint32_t)a.files.n;
 	} else {
