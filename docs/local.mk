@@ -9,6 +9,7 @@ dist_docs_DATA = \
 	%D%/architecture.md \
 	%D%/benchmarks.md \
 	%D%/faq.md \
+	%D%/operations.md \
 	%D%/semantics.md
 docsformatsdir = $(docdir)/docs/formats
 dist_docsformats_DATA = \
