@@ -250,6 +250,7 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_aws \
 	%D%/fuzz/fuzz_cache \
 	%D%/fuzz/fuzz_dcp_meta \
+	%D%/fuzz/fuzz_gs \
 	%D%/fuzz/fuzz_json \
 	%D%/fuzz/fuzz_options \
 	%D%/fuzz/fuzz_pickle \
@@ -324,6 +325,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_aws_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_cache_SOURCES = %D%/fuzz/fuzz_cache.c $(fuzz_main)
 %C%_fuzz_fuzz_cache_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_gs_SOURCES = %D%/fuzz/fuzz_gs.c $(fuzz_main)
+%C%_fuzz_fuzz_gs_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_json_SOURCES = %D%/fuzz/fuzz_json.c $(fuzz_main)
 %C%_fuzz_fuzz_json_LDFLAGS = $(fuzz_ldflags)
 
