@@ -74,6 +74,7 @@ SF_SOURCES_STORE = \
 	%D%/store/objinfo.c \
 	%D%/store/open_files.c \
 	%D%/store/open_room.c \
+	%D%/store/probe.c \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \
 	%D%/store/renew.c \
@@ -81,6 +82,7 @@ SF_SOURCES_STORE = \
 	%D%/store/s3_error.c \
 	%D%/store/s3_list.c \
 	%D%/store/s3_place.c \
+	%D%/store/s3_probe.c \
 	%D%/store/s3_sign.c \
 	%D%/store/s3_time.c \
 	%D%/store/source.c \
@@ -324,6 +326,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/complete_names.c \
 	%D%/cli/damage.c \
 	%D%/cli/doctor_mount.c \
+	%D%/cli/doctor_source.c \
 	%D%/cli/doctor_system.c \
 	%D%/cli/expect.c \
 	%D%/cli/export_hf.c \

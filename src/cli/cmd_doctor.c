@@ -12,6 +12,7 @@
 #include "base/mem.h"
 #include "cli/cli.h"
 #include "cli/doctor_mount.h"
+#include "cli/doctor_source.h"
 #include "cli/doctor_system.h"
 #include "cli/text.h"
 #include "parse/zstd.h"
@@ -34,13 +35,14 @@ struct report {
 	bool json;
 	unsigned n, bad;
 	struct sf_system system;
+	bool of_source;     /* it is about a SOURCE, not about this machine */
 	bool tried, mounts; /* a mount was tried; and it worked: what seems to be missing is not */
 };
 
 static void say(struct report *r, const char *what, enum state state, const char *found,
                 const char *remedy)
 {
-	static const char *const words[] = { "ok", "hint", "missing" };
+	const char *const words[] = { "ok", "hint", r->of_source ? "wrong" : "missing" };
 	if (r->json) {
 		printf("%s\n  {\"check\": ", r->n ? "," : "");
 		sf_put_json(stdout, what, strlen(what));
@@ -280,13 +282,39 @@ static void report_mount(struct report *r, const struct sf_error *why)
 		           : sf_system_device(&r->system));
 }
 
+static void say_of_source(void *arg, enum sf_probe_state state, const char *what, const char *found,
+                          const char *remedy)
+{
+	static const enum state as[] = {
+		[SF_PROBE_OK] = OK, [SF_PROBE_HINT] = HINT, [SF_PROBE_BAD] = BAD
+	};
+
+	say(arg, what, as[state], found, remedy ? remedy : "");
+}
+
+static int check_source(struct report *r, const struct sf_common *common, const char *source)
+{
+	bool fine;
+
+	r->of_source = true;
+	if (r->json)
+		printf("{\"schema\": 1, \"version\": \"%s\", \"checks\": [", PACKAGE_VERSION);
+	fine = sf_doctor_source(&common->session, source, say_of_source, r);
+	if (r->json)
+		printf("\n],\n \"ready\": %s}\n", fine ? "true" : "false");
+	else
+		printf("\n%s\n", fine ? "it can be read" : "it cannot be read");
+	return fine ? SF_EXIT_OK : SF_EXIT_FAILED;
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct doctor_options *o = opt;
 	struct report r = { .json = o->json };
 	struct sf_error why = SF_ERROR_INIT;
-	(void)common, (void)argc, (void)argv;
 
+	if (argc)
+		return check_source(&r, common, argv[0]);
 	sf_system_look(&r.system, NULL);
 	try_mount(&r, &why);
 	if (r.json)
@@ -317,13 +345,15 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 
 const struct sf_cmd sf_cmd_doctor = {
 	.name = "doctor",
-	.usage = "[--json]",
-	.about = "check whether this machine can mount, by mounting, and say how to fix what is "
-		 "missing",
-	.example = "shardfuse doctor",
+	.usage = "[--json] [SOURCE]",
+	.about = "check whether this machine can mount, by mounting, or why SOURCE cannot be read, "
+	         "and "
+		 "say how to fix what is wrong",
+	.example = "shardfuse doctor s3://bucket/run/step9000",
 	.options = options,
+	.common = true,
 	.min_args = 0,
-	.max_args = 0,
+	.max_args = 1,
 	.opt_size = sizeof(struct doctor_options),
 	.run = run,
 };

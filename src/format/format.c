@@ -16,6 +16,11 @@
 
 static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_safetensors };
 
+const struct sf_format *sf_format_at(size_t i)
+{
+	return i < SF_ARRAY_LEN(formats) ? formats[i] : NULL;
+}
+
 /* FILES_MAX: entries of one listing; a save with a file per item of 10^4 ranks stays below. */
 #define FILES_MAX (1u << 24)
 

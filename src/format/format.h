@@ -36,6 +36,9 @@ struct sf_format {
 	int (*load)(struct sf_store *store, const struct sf_objinfo *files, size_t n,
 	            const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err);
 };
+/* The table, one after the other; NULL: no more. */
+const struct sf_format *sf_format_at(size_t i);
+
 extern const struct sf_format sf_format_dcp;
 /* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF
  * directories */

@@ -157,8 +157,10 @@ static int explain(struct flight *f, CURLcode code)
 	while (i < SF_ARRAY_LEN(known) && known[i].code != code)
 		i++;
 	bool own = i < SF_ARRAY_LEN(known) && known[i].own_words && f->why[0];
-	return sf_fail(&req->err, i < SF_ARRAY_LEN(known) ? known[i].r : -EPROTO, "%.*s: %s",
-	               host_of(req->url), req->url, own ? f->why : curl_easy_strerror(code));
+	int r = sf_fail(&req->err, i < SF_ARRAY_LEN(known) ? known[i].r : -EPROTO, "%.*s: %s",
+	                host_of(req->url), req->url, own ? f->why : curl_easy_strerror(code));
+	sf_http_hint(req->url, req->no_proxy, r, &req->err);
+	return r;
 }
 
 static void end(struct worker *w, struct sf_http_req *req, int r)

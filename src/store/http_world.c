@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -50,4 +51,34 @@ const char *sf_http_proxy(const char *url, char **ret_proxy)
 		return *name;
 	}
 	return NULL;
+}
+
+bool sf_http_is_of_proxy(const char *proxy, const char *msg)
+{
+	const char *host = proxy ? strstr(proxy, "://") : NULL, *at;
+	size_t len;
+
+	host = host ? host + 3 : proxy ? proxy : "";
+	len = strcspn(host, ":/");
+	at = strstr(msg, ": "); /* what is in front is the URL's own host */
+	at = at ? at : msg;
+	if (strstr(at, "CONNECT ") || strstr(at, "proxy"))
+		return true;
+	for (; len && *at; at++)
+		if (strncmp(at, host, len) == 0)
+			return true;
+	return false;
+}
+
+void sf_http_hint(const char *url, bool no_proxy, int r, struct sf_error *err)
+{
+	SF_FREE char *proxy = NULL;
+	const char *variable = no_proxy ? NULL : sf_http_proxy(url, &proxy);
+	size_t len = strlen(err->msg);
+
+	if (variable && sf_http_is_of_proxy(proxy, err->msg))
+		snprintf(err->msg + len, sizeof(err->msg) - len, " (the proxy of %s)", variable);
+	else if (r == -EKEYREJECTED)
+		snprintf(err->msg + len, sizeof(err->msg) - len,
+		         " (--ca-bundle FILE names whom to trust)");
 }

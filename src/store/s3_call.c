@@ -238,6 +238,9 @@ static int understand(struct sf_s3_store *s, const struct refusal *why, struct s
 	if (stale)
 		return SF_REMOTE_AGAIN;
 	sf_s3_error_parse(why->body, why->len, &e);
+	pthread_mutex_lock(&s->locked.m);
+	memcpy(s->locked.said, e.code, sizeof(s->locked.said));
+	pthread_mutex_unlock(&s->locked.m);
 	if (moved(s, *e.region ? e.region : why->region))
 		return SF_REMOTE_AGAIN;
 	if (strcmp(e.code, "RequestTimeTooSkewed") == 0 && clock_mended(s, why, &e))

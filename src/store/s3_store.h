@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 #include "store/aws_credentials.h"
+#include "store/bucket_list.h"
 #include "store/remote.h"
 #include "store/s3_place.h"
 
@@ -21,7 +22,8 @@ struct sf_s3_store {
 	struct {
 		pthread_mutex_t m;
 		char region[64];
-		bool guessed; /* the region: nobody has named one yet */
+		char said[64];    /* the code of the last refusal; "": it had none */
+		bool guessed;     /* the region: nobody has named one yet */
 		int64_t skew_s;   /* the server's clock minus ours */
 		unsigned mends;   /* times that one of these two was found wrong */
 		int64_t renewed;  /* when a server last said that credentials had expired */
@@ -31,6 +33,10 @@ struct sf_s3_store {
 };
 
 extern const struct sf_remote_ops sf_s3_remote_ops;
+
+/* A page of a listing, asked for and taken: as sf_s3_pager_take() says. */
+int sf_s3_page(struct sf_store *s, struct sf_bucket_pager *p, sf_bucket_each *each, void *arg,
+               struct sf_error *err);
 
 /* A request for @key (NULL: the bucket), signed. -EAGAIN (no message): it would have to wait for
  * credentials, and @may_wait is false. Any thread. */

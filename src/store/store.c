@@ -42,22 +42,31 @@ static const struct {
 	const char *scheme;
 	int (*open)(struct sf_io *io, const char *source, const struct sf_store_options *opt,
 	            struct sf_store **ret, struct sf_error *err);
+	bool (*probe)(struct sf_store *s, const struct sf_probe *p); /* NULL: nothing to ask */
 } schemes[] = {
-	{ "file", open_file_url },  { "gs", sf_store_gs }, { "http", sf_store_http },
-	{ "https", sf_store_http }, { "s3", sf_store_s3 },
+	{ "file", open_file_url, NULL },          { "gs", sf_store_gs, NULL },
+	{ "http", sf_store_http, sf_http_probe }, { "https", sf_store_http, sf_http_probe },
+	{ "s3", sf_store_s3, sf_s3_probe },
 };
+
+/* That of @source's scheme; their number: none. */
+static size_t scheme_of(const char *source, size_t len)
+{
+	size_t i = 0;
+
+	while (i < SF_ARRAY_LEN(schemes) && (strlen(schemes[i].scheme) != len ||
+	                                     strncasecmp(schemes[i].scheme, source, len) != 0))
+		i++;
+	return i;
+}
 
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                   struct sf_store **ret, struct sf_error *err)
 {
-	size_t len = sf_url_scheme(source), i = 0;
+	size_t len = sf_url_scheme(source), i = len ? scheme_of(source, len) : 0;
 	struct sf_store *s;
 	int r;
 
-	while (len && i < SF_ARRAY_LEN(schemes) &&
-	       (strlen(schemes[i].scheme) != len ||
-	        strncasecmp(schemes[i].scheme, source, len) != 0))
-		i++;
 	if (!len)
 		r = sf_store_file(io, source, source, &s, err);
 	else if (i == SF_ARRAY_LEN(schemes))
@@ -78,4 +87,26 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	}
 	*ret = s;
 	return 0;
+}
+
+bool sf_store_probe(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                    const struct sf_probe *p)
+{
+	size_t len = sf_url_scheme(source), i = len ? scheme_of(source, len) : 0;
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_store *s;
+	bool fine;
+
+	if (!len || i == SF_ARRAY_LEN(schemes) || !schemes[i].probe)
+		return true;
+	if (schemes[i].open(io, source, opt, &s, &err) < 0) {
+		sf_probe_say(p, SF_PROBE_BAD, "source",
+		             "man shardfuse has the forms of a SOURCE, and the options", "%s",
+		             err.msg);
+		return false;
+	}
+	s->opt = opt;
+	fine = schemes[i].probe(s, p);
+	sf_store_free(s);
+	return fine;
 }

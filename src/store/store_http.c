@@ -404,6 +404,53 @@ static const struct sf_store_ops ops = {
 	.free = http_free,
 };
 
+/* ---- what is wrong with it ---- */
+
+bool sf_http_probe(struct sf_store *s, const struct sf_probe *to)
+{
+	struct http_store *h = (struct http_store *)s;
+	struct sf_error err = SF_ERROR_INIT, why = SF_ERROR_INIT;
+	const char *a = h->authorization, *found = NULL;
+	struct sf_source *src = NULL;
+	uint8_t byte;
+	int r = -ENOENT;
+
+	sf_probe_say(to, SF_PROBE_OK, "endpoint", NULL, "%s", s->source);
+	sf_probe_world(to, h->base, sf_remote_ca_bundle(&h->r));
+	sf_probe_say(to, SF_PROBE_OK, "credentials", NULL, "%s",
+	             !a                    ? (*h->query ? "none, but the URL has a query" : "none")
+	             : strstr(a, "Bearer") ? "a hub's token (HF_TOKEN, or its token file)"
+	                                   : "userinfo of the URL");
+	for (size_t i = 0; to->names[i] && r == -ENOENT; i++) {
+		found = to->names[i];
+		r = http_open(s, found, NULL, &src, &err);
+		if (r == -EACCES) { /* who may not list a bucket is told 403 of what is not there */
+			why = err;
+			r = -ENOENT;
+		}
+	}
+	if (r >= 0 || r == -ENOENT)
+		sf_probe_say(to, SF_PROBE_OK, "server", NULL, "it answers");
+	if (r >= 0)
+		r = sf_source_read(src, 0, &byte, src->size ? 1 : 0, SF_FETCH_METADATA, &err);
+	sf_source_unref(src);
+	if (r >= 0) {
+		sf_probe_say(to, SF_PROBE_OK, "reading", NULL, "a byte of '%s'", found);
+		return true;
+	}
+	if (r == -ENOENT && why.msg[0])
+		sf_probe_failed(to, h->base, -EACCES, &why);
+	else if (r == -ENOENT)
+		sf_probe_say(to, SF_PROBE_BAD, "files",
+		             "the URL names the directory of the files, not a page about it (of a "
+		             "Hugging Face hub: .../resolve/REV, not .../tree/REV)",
+		             "nothing that a checkpoint has is there: .metadata, "
+		             "model.safetensors and others are asked for");
+	else
+		sf_probe_failed(to, h->base, r, &err);
+	return false;
+}
+
 /* "Authorization: Basic …" of a URL's userinfo. */
 static int authorize(struct http_store *h, const struct sf_url *u)
 {

@@ -63,8 +63,8 @@ static int s3_open(struct sf_store *store, const char *name, const struct sf_obj
 	return r < 0 ? r : sf_remote_source(&s->r, name, info.size, &info.version, ret, err);
 }
 
-static int page(struct sf_store *s, struct sf_bucket_pager *p, sf_bucket_each *each, void *arg,
-                struct sf_error *err)
+int sf_s3_page(struct sf_store *s, struct sf_bucket_pager *p, sf_bucket_each *each, void *arg,
+               struct sf_error *err)
 {
 	struct sf_buf query = { .limit = 65536 };
 	struct sf_http_answer a = { 0 };
@@ -95,7 +95,7 @@ static int s3_list(struct sf_store *s, const char *dir, unsigned depth,
                    int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
                    struct sf_error *err)
 {
-	static const struct sf_bucket_ops bucket_ops = { .page = page, .has = has };
+	static const struct sf_bucket_ops bucket_ops = { .page = sf_s3_page, .has = has };
 
 	return sf_bucket_list(s, &bucket_ops, ((struct sf_s3_store *)s)->prefix, dir, depth, each,
 	                      arg, err);

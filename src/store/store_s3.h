@@ -2,6 +2,7 @@
 #ifndef SF_STORE_STORE_S3_H
 #define SF_STORE_STORE_S3_H
 
+#include "store/probe.h"
 #include "store/store.h"
 
 /*
@@ -13,5 +14,8 @@
  */
 int sf_store_s3(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                 struct sf_store **ret, struct sf_error *err);
+
+/* What sf_store_probe() says of such a store. */
+bool sf_s3_probe(struct sf_store *store, const struct sf_probe *to);
 
 #endif

@@ -126,6 +126,24 @@ def messages(good, env):
     says("an endpoint that is none", good, 1, "http://", env=env, args=["--endpoint-url", "ftp://h"])
 
 
+def doctors(good, env):
+    """What doctor makes of a server that is not ours."""
+    def doctor(what, source, which, state, *texts, env=env, args=()):
+        r = run("doctor", "--json", source, *args, env=env)
+        check(f"doctor: {what}: nothing secret", SECRET not in r.stdout + r.stderr, r.stdout)
+        with attempt(f"doctor: {what}"):
+            found = {c["check"]: (c["state"], f"{c['found']} {c['remedy']}") for c in json.loads(r.stdout)["checks"]}
+            check(f"doctor: {what}", found.get(which, ("",))[0] == state and all(t in found[which][1] for t in texts), found)
+            check(f"doctor: {what}: the verdict", (r.returncode == 0) == (state == "ok"), r.stdout)
+    for which in ("endpoint", "credentials", "listing", "reading", "checkpoint"):
+        doctor("all is well", good, which, "ok")
+    doctor("another secret", good, "secret key", "wrong", "environment variables", env=dict(env, AWS_SECRET_ACCESS_KEY="no"))
+    doctor("another key", good, "access key", "wrong", env=dict(env, AWS_ACCESS_KEY_ID="NOBODY"))
+    doctor("nobody", good, "listing", "wrong", "s3:ListBucket", args=["--no-sign-request"])
+    doctor("no bucket", "s3://no-such-bucket/x", "bucket", "wrong", "no-such-bucket")
+    doctor("no prefix", "s3://ckpts/goood", "prefix", "wrong", "'goood' in the bucket", "good/")
+
+
 def options(good, server, case):
     """The same by options, -o words and profiles instead of variables."""
     with tempfile.TemporaryDirectory() as d:
@@ -209,6 +227,7 @@ with Server() as server:
         os.environ.pop(name)
     upload(s3, f"{DATA}/dcp/fsdp4/ckpt", "good/")
     messages("s3://ckpts/good", env)
+    doctors("s3://ckpts/good", env)
     options("s3://ckpts/good", server, "good")
     odd_keys(s3, env)
     many(s3, env)

@@ -1,0 +1,70 @@
+#include "config.h"
+#include <string.h>
+#include "base/mem.h"
+#include "catalog/catalog.h"
+#include "cli/doctor_source.h"
+#include "format/format.h"
+
+enum { NAMES_MOST = 63 };
+
+/* What one or the other format looks for first. */
+static void name_files(const char *names[NAMES_MOST + 1])
+{
+	const struct sf_format *f;
+	size_t n = 0;
+
+	for (size_t i = 0; (f = sf_format_at(i)); i++)
+		for (const char *const *at = f->names; *at && n < NAMES_MOST; at++)
+			names[n++] = *at;
+	names[n] = NULL;
+}
+
+/* The checkpoint there, as a mount would open it. */
+static bool try_it(const struct sf_session_options *opt, struct sf_io *io, const char *source,
+                   const struct sf_probe *p)
+{
+	struct sf_session_options o = *opt;
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_session s;
+
+	o.io = io;
+	if (sf_session_open(&s, &o, source, &err) < 0) {
+		sf_probe_say(
+			p, SF_PROBE_BAD, "checkpoint",
+			"SOURCE is the directory with the checkpoint's own files: one level up "
+			"or down?",
+			"%s", err.msg);
+		return false;
+	}
+	sf_probe_say(p, SF_PROBE_OK, "checkpoint", NULL, "%u keys in %u files", s.ckpt->nkeys,
+	             s.ckpt->nfiles);
+	sf_session_close(&s);
+	return true;
+}
+
+bool sf_doctor_source(const struct sf_session_options *opt, const char *source,
+                      void (*say)(void *arg, enum sf_probe_state state, const char *what,
+                                  const char *found, const char *remedy),
+                      void *arg)
+{
+	struct sf_session_options o = *opt;
+	const char *names[NAMES_MOST + 1];
+	struct sf_probe p = { .say = say, .arg = arg, .names = names };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_io io;
+	bool fine;
+
+	name_files(names);
+	/* what is kept would hide what a server says now */
+	o.store.cache_size = 0;
+	o.store.cache_size_given = true;
+	o.store.cache_dir = NULL;
+	if (sf_session_io(&io, &o, &err) < 0) {
+		sf_probe_say(&p, SF_PROBE_BAD, "system", "ulimit -a shows the limits", "%s",
+		             err.msg);
+		return false;
+	}
+	fine = sf_store_probe(&io, source, &o.store, &p) && try_it(&o, &io, source, &p);
+	sf_io_release(&io);
+	return fine;
+}
