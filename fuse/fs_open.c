@@ -29,6 +29,7 @@ static void handle_free(struct sf_fs *fs, struct sf_handle *h)
 	if (h->next)
 		h->next->prev = h->prev;
 	pthread_mutex_unlock(&fs->locked.m);
+	sf_readahead_close(h->ahead);
 	sf_vfile_unref(h->file);
 	sf_slot_unref(&fs->slots, h->slot);
 	free(h->text);
@@ -83,6 +84,13 @@ static bool open_passthrough(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino,
 	return true;
 }
 
+/* Its size is known. */
+static void begin_readahead(struct sf_handle *h)
+{
+	if (h->file && h->slot->s->store->far)
+		h->ahead = sf_readahead_new(h->slot->s->reader, sf_vfile_emit, h->file, h->size);
+}
+
 /* The file is sized, or that failed with @r. Not for shards/. */
 static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
                         struct fuse_file_info *fi, int r, const struct sf_error *err)
@@ -100,6 +108,7 @@ static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
 		handle_free(fs, h);
 		return;
 	}
+	begin_readahead(h);
 	fi->fh = (uint64_t)(uintptr_t)h;
 	if (fuse_reply_open(req, fi) == -ENOENT)
 		handle_free(fs, h); /* the opener was interrupted: no release will come */
@@ -111,6 +120,7 @@ static void open_shard(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, const s
 	h->size = a->size;
 	if (open_passthrough(fs, req, ino, a, h))
 		return;
+	begin_readahead(h);
 	fi->keep_cache = 1;
 	fi->fh = (uint64_t)(uintptr_t)h;
 	if (fuse_reply_open(req, fi) == -ENOENT) {

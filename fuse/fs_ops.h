@@ -6,6 +6,7 @@
 #include <fuse_lowlevel.h>
 #include <pthread.h>
 #include "fuse/open_table.h"
+#include "read/readahead.h"
 #include "fuse/slot.h"
 
 /* Requests of 1 MiB; the same number as a mount option, which libfuse compares. */
@@ -70,6 +71,7 @@ struct sf_handle {
 	char *text;            /* a live file's content as of its opening */
 	size_t text_len;
 	uint64_t size;
+	struct sf_readahead *ahead; /* NULL: of a store that is not far, of a live file */
 	struct sf_handle *prev, *next; /* of the mount's, under its lock */
 };
 

@@ -15,7 +15,7 @@
 struct sf_parked {
 	_Atomic unsigned refs;
 	_Atomic bool interrupted;
-	struct sf_read rd;
+	struct sf_readahead_read q;
 	struct sf_fs *fs;
 	struct sf_slot *slot; /* references: the handle may be released while the read waits */
 	struct sf_vfile *file;
@@ -67,7 +67,7 @@ static void interrupted(fuse_req_t req, void *data)
 	atomic_store(&p->interrupted, true);
 	atomic_thread_fence(memory_order_seq_cst); /* either the cancel finds the read submitted, or
 	                                              park() finds the flag */
-	sf_read_cancel(p->slot->s->reader, &p->rd);
+	sf_readahead_cancel(p->slot->s->reader, &p->q);
 }
 
 static void parked_unref(struct sf_parked *p)
@@ -76,7 +76,7 @@ static void parked_unref(struct sf_parked *p)
 
 	if (atomic_fetch_sub(&p->refs, 1) != 1)
 		return;
-	sf_read_release(&p->rd);
+	sf_readahead_release(&p->q);
 	sf_vfile_unref(p->file);
 	sf_slot_unref(&fs->slots, p->slot);
 	free(p);
@@ -105,14 +105,14 @@ static void parked_done(struct sf_read *rd, int r)
 	parked_unref(p);
 }
 
-/* Goes on with @rd, which is moved to where completions find it. */
-static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct sf_read *rd)
+/* Goes on with @q, which is moved to where completions find it. */
+static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct sf_readahead_read *q)
 {
 	struct sf_parked *p = calloc(1, sizeof(*p));
 	bool ending = false;
 
 	if (!p) {
-		sf_read_release(rd);
+		sf_readahead_release(q);
 		fuse_reply_err(req, ENOMEM);
 		return;
 	}
@@ -121,9 +121,9 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct s
 	p->req = req;
 	p->slot = sf_slot_ref(&fs->slots, h->slot);
 	p->file = sf_vfile_ref(h->file);
-	p->rd = *rd;
-	p->rd.done = parked_done;
-	p->rd.priv = p;
+	p->q = *q;
+	p->q.rd.done = parked_done;
+	p->q.rd.priv = p;
 
 	pthread_mutex_lock(&fs->locked.m);
 	ending = fs->locked.ending;
@@ -137,7 +137,7 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct s
 	pthread_mutex_unlock(&fs->locked.m);
 	if (ending) {
 		fuse_reply_err(req, EIO);
-		sf_read_release(&p->rd);
+		sf_readahead_release(&p->q);
 		sf_vfile_unref(p->file);
 		sf_slot_unref(&fs->slots, p->slot);
 		free(p);
@@ -147,10 +147,10 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct s
 	/* before submit, which may reply and end req; an interrupt that comes in between finds
 	 * nothing to cancel yet */
 	fuse_req_interrupt_func(req, interrupted, p);
-	sf_read_park(p->slot->s->reader, &p->rd);
+	sf_readahead_park(h->ahead, p->slot->s->reader, &p->q);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&p->interrupted))
-		sf_read_cancel(p->slot->s->reader, &p->rd);
+		sf_readahead_cancel(p->slot->s->reader, &p->q);
 	parked_unref(p);
 }
 
@@ -178,14 +178,16 @@ void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	atomic_fetch_add_explicit(&c->read_requests, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&c->read_bytes, len, memory_order_relaxed);
 
-	struct sf_read rd = { .emit = sf_vfile_emit, .arg = h->file, .off = at, .len = len };
-	int r = sf_read_start(h->slot->s->reader, &rd);
+	struct sf_readahead_read q = {
+		.rd = { .emit = sf_vfile_emit, .arg = h->file, .off = at, .len = len }
+	};
+	int r = sf_readahead_start(h->ahead, h->slot->s->reader, &q);
 	if (r == -EAGAIN) {
-		park(fs, req, h, &rd);
+		park(fs, req, h, &q);
 		return;
 	}
-	reply(fs, h->slot, req, &rd, r);
-	sf_read_release(&rd);
+	reply(fs, h->slot, req, &q.rd, r);
+	sf_readahead_release(&q);
 }
 
 static void wait_locked(struct sf_fs *fs, unsigned ms)
@@ -204,7 +206,7 @@ void sf_fs_drain(struct sf_fs *fs)
 		 * and wakes. Again each round: one that was about to be submitted could not be
 		 * cancelled yet */
 		for (struct sf_parked *p = fs->locked.first; p; p = p->next)
-			sf_read_cancel(p->slot->s->reader, &p->rd);
+			sf_readahead_cancel(p->slot->s->reader, &p->q);
 		wait_locked(fs, 2);
 	}
 	pthread_mutex_unlock(&fs->locked.m);

@@ -219,9 +219,11 @@ SF_SOURCES_READ = \
 	%D%/read/plan_pieces.c \
 	%D%/read/plan_range.c \
 	%D%/read/read.c \
+	%D%/read/readahead.c \
 	%D%/read/reader.c \
 	%D%/read/shared.c \
 	%D%/read/steps.c \
+	%D%/read/streams.c \
 	%D%/read/whole_items.c
 
 SF_SOURCES_CATALOG = \

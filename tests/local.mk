@@ -81,6 +81,7 @@ TESTS_UNIT = \
 	%D%/unit/test_far_loads \
 	%D%/unit/test_far_reads \
 	%D%/unit/test_far_whole \
+	%D%/unit/test_readahead \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
 	%D%/unit/test_session \

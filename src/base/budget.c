@@ -70,6 +70,8 @@ static bool fits_locked(const struct sf_budget *b, enum sf_budget_kind kind, uin
 		return true;
 	if (kind == SF_BUDGET_BUFFER && (ours > limit / 2 || bytes > limit / 2 - ours))
 		return false;
+	if (kind == SF_BUDGET_AHEAD && (ours > limit / 4 || bytes > limit / 4 - ours))
+		return false;
 	return held <= limit && bytes <= limit - held;
 }
 
@@ -153,6 +155,18 @@ bool sf_budget_take(struct sf_budget *b, enum sf_budget_kind kind, uint64_t byte
 			return fits;
 		reclaim(b, missing);
 	}
+}
+
+bool sf_budget_take_spare(struct sf_budget *b, enum sf_budget_kind kind, uint64_t bytes)
+{
+	bool fits;
+
+	pthread_mutex_lock(&b->locked.m);
+	fits = !sf_budget_wanted(b) && fits_locked(b, kind, bytes);
+	if (fits)
+		take_locked(b, kind, bytes);
+	pthread_mutex_unlock(&b->locked.m);
+	return fits;
 }
 
 void sf_budget_add(struct sf_budget *b, enum sf_budget_kind kind, uint64_t bytes)

@@ -12,6 +12,7 @@
  * those who wait for nothing, and so on up, and every wait ends.
  */
 enum sf_budget_kind {
+	SF_BUDGET_AHEAD,  /* what nobody asked for yet: a quarter of the budget at most */
 	SF_BUDGET_BUFFER, /* a read's own buffers: half of the budget at most */
 	/* those of a read that found its item: it goes past all who wait for theirs, so that the
 	 * item is read on and let go. It may have to wait for another one, as BUFFER may */
@@ -41,6 +42,8 @@ uint64_t sf_budget_limit(const struct sf_budget *b);
 
 /* Taken, or false: it would have to wait. */
 bool sf_budget_take(struct sf_budget *b, enum sf_budget_kind kind, uint64_t bytes);
+/* The same, of what is there as things are: nobody lets go of anything for it. */
+bool sf_budget_take_spare(struct sf_budget *b, enum sf_budget_kind kind, uint64_t bytes);
 /* Taken whether they fit or not: for what is known only when it is there, and small. Others wait
  * the longer for it. */
 void sf_budget_add(struct sf_budget *b, enum sf_budget_kind kind, uint64_t bytes);

@@ -62,6 +62,11 @@ static int open_source(struct sf_op *op, uint32_t i, struct sf_error *err)
 
 	if (r < 0)
 		return r;
+	if (sf_source_hints(src)->ahead >
+	    atomic_load_explicit(&rd->ahead,
+	                         memory_order_relaxed)) /* all of a store say the same */
+		atomic_store_explicit(&rd->ahead, sf_source_hints(src)->ahead,
+		                      memory_order_relaxed);
 	s->src = sf_open_files_put(rd->io->open_files, sf_open_key(rd->id, s->key), src);
 	return 0;
 }

@@ -20,6 +20,13 @@ static const struct sf_source_hints *hints_of(const struct sf_op *op, const stru
 	return sf_source_hints(op->sources.at[item->source].src);
 }
 
+/* What lies between an item's header and what is wanted of it is read over where it is little: both
+ * are asked for at once, and it may be what another read is just asking for. */
+static uint64_t head_gap(const struct sf_op *op, const struct sf_op_item *item)
+{
+	return SF_MIN(hints_of(op, item)->gap_max, UINT64_C(64) << 10);
+}
+
 /* Pieces of an item whose layout is not known, as if it were dense. */
 static int plan_dense(struct sf_op *op, uint32_t i)
 {
@@ -75,7 +82,7 @@ static void guess(struct sf_op *op, uint32_t i)
 	if (!sf_op_wanted(op, i, &from, &end))
 		return;
 	end = SF_MIN(item->len, end + hints->head_guess);
-	if (from <= item->head_len + hints->gap_max) {
+	if (from <= item->head_len + head_gap(op, item)) {
 		item->head_len = SF_MAX(item->head_len, end);
 	} else {
 		item->ahead_off = from;
@@ -160,11 +167,12 @@ int sf_op_ask_headers(struct sf_op *op)
 		return r;
 	sf_coalesce_reset(&op->co);
 	for (uint32_t i = 0, k; i < op->items.n; i = k) {
-		const struct sf_source_hints *hints;
+		struct sf_source_hints hints;
 		k = i + 1;
 		if (op->items.at[i].source == SF_NONE)
 			continue;
-		hints = hints_of(op, &op->items.at[i]);
+		hints = *hints_of(op, &op->items.at[i]);
+		hints.gap_max = head_gap(op, &op->items.at[i]);
 		op->pieces.n = 0;
 		for (k = i; k < op->items.n && op->items.at[k].source == op->items.at[i].source;
 		     k++) {
@@ -183,8 +191,8 @@ int sf_op_ask_headers(struct sf_op *op)
 			if (p.len && item->ahead_at >= there && sf_pieces_push(&op->pieces, p) < 0)
 				return no_memory(op, n);
 		}
-		if (sf_coalesce(&op->co, hints, op->items.at[i].source, i,
-		                hints->head_guess ? SF_FETCH_TENSOR : SF_FETCH_HEADER, 0, op->head,
+		if (sf_coalesce(&op->co, &hints, op->items.at[i].source, i,
+		                hints.head_guess ? SF_FETCH_TENSOR : SF_FETCH_HEADER, 0, op->head,
 		                op->pieces.at, op->pieces.n) < 0)
 			return no_memory(op, n);
 	}

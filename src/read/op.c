@@ -71,7 +71,8 @@ static void reset(struct sf_op *op)
 	op->dst = op->caller = NULL;
 	op->lease0 = 0;
 	op->rd = NULL;
-	if (op->buf_cap + op->cast_cap > KEEP_BUF || op->kind != SF_BUDGET_BUFFER)
+	if (op->buf_cap + op->cast_cap > KEEP_BUF ||
+	    (op->kind != SF_BUDGET_BUFFER && op->kind != SF_BUDGET_AHEAD))
 		sf_op_free_buffers(op);
 	sf_op_set_kind(op, SF_BUDGET_BUFFER);
 	sf_op_settle(op);
@@ -121,6 +122,13 @@ int sf_op_take_buffers(struct sf_op *op)
 		                               .bytes = want - op->charged,
 		                               .holds = op->charged,
 		                               .granted = granted };
+	if (op->kind == SF_BUDGET_AHEAD) {
+		if (!sf_budget_take_spare(op->io->budget, op->kind, op->buffers.bytes))
+			return sf_fail(&op->err, -ENOBUFS, "no room for %llu bytes ahead",
+			               (unsigned long long)op->len);
+		op->charged = want;
+		return 0;
+	}
 	if (sf_budget_take(op->io->budget, op->kind, op->buffers.bytes)) {
 		op->charged = want;
 		return 0;
@@ -163,6 +171,7 @@ static struct sf_op *op_new(struct sf_io *io)
 	if (!op)
 		return NULL;
 	op->io = io;
+	op->kind = SF_BUDGET_BUFFER;
 	pthread_mutex_init(&op->m, NULL);
 	return op;
 }

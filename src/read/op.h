@@ -149,7 +149,7 @@ struct sf_op {
 	_Atomic uint32_t refs; /* the sf_read's, and the steps' while submitted */
 	_Atomic bool claimed;  /* whoever sets it calls done */
 	bool may_wait;         /* parked */
-	bool to_caller;        /* the result goes to the caller's buffer: nothing is lent */
+	bool to_caller;        /* the result goes to a buffer: nothing is lent */
 
 	uint64_t off, len;
 	uint8_t *dst;    /* where byte 0 of the read goes: own, or the caller's buffer until it is
@@ -243,6 +243,7 @@ struct sf_reader {
 	struct sf_item_owner owner;  /* of this reader's items there */
 	uint32_t id;                 /* among the readers of its io */
 	_Atomic uint64_t made;       /* numbers of sf_made */
+	_Atomic uint64_t ahead;      /* the most that a source's hints say */
 	_Atomic unsigned live;       /* its ops; fewer only under the lock */
 	struct {
 		pthread_mutex_t m;

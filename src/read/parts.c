@@ -158,13 +158,15 @@ int sf_op_begin(struct sf_op *op, struct sf_read *rd)
 	op->rd = rd;
 	op->off = rd->off;
 	op->len = rd->len;
-	op->to_caller = rd->buf != NULL;
+	op->to_caller = rd->buf != NULL || rd->ahead;
 	op->parts.op = op;
 	op->dst = NULL;
 	op->caller = op->may_wait ? NULL : rd->buf;
 	op->no_room = false;
 	op->staged_from = op->may_wait ? 0 : SIZE_MAX;
-	sf_op_set_kind(op, rd->inner ? SF_BUDGET_INNER : SF_BUDGET_BUFFER);
+	sf_op_set_kind(op, rd->ahead   ? SF_BUDGET_AHEAD
+	                   : rd->inner ? SF_BUDGET_INNER
+	                               : SF_BUDGET_BUFFER);
 	op->err.msg[0] = '\0';
 	op->bad_file = SF_NONE;
 	r = rd->emit(rd->arg, rd->off, rd->len, &op->parts, &op->err);

@@ -166,14 +166,20 @@ static void answer_late(struct sf_deadline *d)
 static int begin_deadline(struct sf_op *op)
 {
 	struct sf_reader *r = op->r;
+	unsigned ms = r->io->timeout_ms;
 	bool ending;
 	int e;
 
 	op->parked_ns = sf_now_ns();
+	if (op->rd->since_ns && ms) {
+		int64_t waited = (op->parked_ns - op->rd->since_ns) / (int64_t)MS;
+		ms = (unsigned)SF_MAX((int64_t)ms - SF_MAX(waited, 0), 1);
+		op->parked_ns = op->rd->since_ns;
+	}
 	atomic_store(&op->clock_ns, op->parked_ns);
 	op->deadline.due = is_late;
 	op->deadline.fire = answer_late;
-	e = sf_deadlines_add(r->io->deadlines, &op->deadline, r, r->io->timeout_ms);
+	e = sf_deadlines_add(r->io->deadlines, &op->deadline, r, ms);
 	if (e < 0)
 		return sf_fail(&op->err, e, "no thread for deadlines");
 	pthread_mutex_lock(&r->locked.m);

@@ -74,6 +74,11 @@ const struct sf_ckpt *sf_reader_ckpt(const struct sf_reader *r)
 	return r->ckpt;
 }
 
+uint64_t sf_reader_ahead(const struct sf_reader *r)
+{
+	return atomic_load_explicit(&r->ahead, memory_order_relaxed);
+}
+
 struct sf_io *sf_reader_io(const struct sf_reader *r)
 {
 	return r->io;

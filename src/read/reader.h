@@ -20,6 +20,10 @@ const struct sf_ckpt *sf_reader_ckpt(const struct sf_reader *r);
 /* the store's: views log and count through it */
 struct sf_io *sf_reader_io(const struct sf_reader *r);
 
+/* Bytes that may be read ahead of who reads forward (sf_source_hints), as far as its sources are
+ * known; 0: of local files, nothing. */
+uint64_t sf_reader_ahead(const struct sf_reader *r);
+
 /* What a range of a virtual file is made of, in order; a view says it through the functions below.
  * Each: 0; -ERANGE, more than the read asks for, or than is there; -ENOMEM. */
 struct sf_parts;
@@ -62,6 +66,10 @@ struct sf_read {
 	void *arg;
 	uint64_t off, len;
 	bool inner; /* for what a view makes (made.h): its buffers are charged as that's */
+	/* Nobody asked for it yet (readahead.h): nothing is lent, and where there is no room for
+	 * its buffers at once it ends with -ENOBUFS. */
+	bool ahead;
+	int64_t since_ns; /* its deadline counts from then (clock.h); 0: from when it is parked */
 	/* NULL: the reader's own buffer and leases; else all bytes are put here and iov is that */
 	void *buf;
 	void (*done)(struct sf_read *rd, int r); /* for park: once, any thread, no lock held */

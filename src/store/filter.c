@@ -162,6 +162,7 @@ int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *
 	}
 	f->s = (struct sf_store){ .ops = s->ops->look ? &looking_ops : &store_ops,
 		                  .io = s->io,
+		                  .far = s->far,
 		                  .source = source,
 		                  .at = at,
 		                  .opt = s->opt };

@@ -21,6 +21,7 @@ static const struct sf_source_hints remote_hints = {
 	.range_max = UINT64_C(8) << 20,
 	.gap_max = UINT64_C(1) << 20,
 	.head_guess = 4096,
+	.ahead = UINT64_C(128) << 20, /* 16 connections' worth of such requests */
 	.inflight = 16,
 };
 

@@ -144,6 +144,7 @@ struct sf_store_ops {
 struct sf_store {
 	const struct sf_store_ops *ops;
 	struct sf_io *io;
+	bool far; /* a request is a round trip to another machine: we read ahead, not the kernel */
 	char *source; /* as shown: userinfo and query removed */
 	/* what tells it from another of the same source (an object store's endpoint, the hash of a
 	 * URL's query), without secrets; NULL: nothing need */

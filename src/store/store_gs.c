@@ -165,6 +165,7 @@ int sf_store_gs(struct sf_io *io, const char *source, const struct sf_store_opti
 		return sf_fail(err, -ENOMEM, "'%s': no memory", u.shown);
 	pthread_mutex_init(&s->locked.m, NULL);
 	s->r.s.ops = &ops;
+	s->r.s.far = true;
 	s->r.s.io = io;
 	s->r.ops = &sf_gs_remote_ops;
 	s->r.http = http;

@@ -554,6 +554,7 @@ int sf_store_http(struct sf_io *io, const char *source, const struct sf_store_op
 		return sf_fail(err, -ENOMEM, "'%s': no memory", u.shown);
 	pthread_mutex_init(&h->locked.m, NULL);
 	h->r.s.ops = &ops;
+	h->r.s.far = true;
 	h->r.s.io = io;
 	h->r.ops = &remote_ops;
 	h->r.http = http;

@@ -345,6 +345,7 @@ int sf_store_far(struct sf_io *io, const struct sf_mem_object *objects, size_t n
 	}
 	f->s.ops = &store_ops;
 	f->s.io = io;
+	f->s.far = true;
 	f->at = objects;
 	f->n = n;
 	f->far = far;

@@ -64,7 +64,8 @@ static bool model_fits(const struct world *w, enum sf_budget_kind kind, uint64_t
 
 	if (ours == 0)
 		return true;
-	if (kind == SF_BUDGET_BUFFER && ours + bytes > LIMIT / 2)
+	if ((kind == SF_BUDGET_BUFFER && ours + bytes > LIMIT / 2) ||
+	    (kind == SF_BUDGET_AHEAD && ours + bytes > LIMIT / 4))
 		return false;
 	return model_held(w, -1) + bytes <= LIMIT;
 }
