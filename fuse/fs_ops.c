@@ -27,7 +27,7 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	/* 1 MiB requests: max_read follows max_write in libfuse, although nothing is ever written */
 	conn->max_write = SF_FS_MAX_READ;
 	conn->max_read = SF_FS_MAX_READ; /* as the mount option says: libfuse insists on both */
-	conn->max_readahead = SF_FS_MAX_READ;
+	conn->max_readahead = fs->readahead ? (unsigned)fs->readahead : SF_FS_MAX_READ;
 	/* parked reads count as background requests in the kernel: the default of 12 would let a
 	 * slow shard hold up the others */
 	conn->max_background = 256;

@@ -27,6 +27,9 @@ struct sf_fs {
 	uid_t uid;
 	gid_t gid;
 	mode_t umask;
+	/* The kernel's readahead, bytes, which it also reads around each page of a mapping that is
+	 * touched; 0: its own. Ours (readahead.h) fetches nothing of a file that is not read. */
+	uint64_t readahead;
 	unsigned request_timeout_s; /* after which the kernel gives us up; 0: never */
 	unsigned size_timeout_s;    /* after which who waits for a size is told so; 0: never */
 	struct sf_open_table open;

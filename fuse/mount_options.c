@@ -49,6 +49,8 @@ const struct sf_opt sf_mount_word_table[] = {
 	  "owner of the files (default: the user who mounts)" },
 	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "group of the files" },
 	{ "umask", 0, SF_OPT_STR, AT(umask), NULL, "OCTAL", "permission bits to clear" },
+	{ "readahead", 0, SF_OPT_SIZE, AT(readahead), NULL, "SIZE",
+	  "what the kernel reads ahead; above 128K root alone (default: 1M, of a server 128K)" },
 	{ 0 },
 };
 
@@ -253,6 +255,7 @@ int sf_mount_options_serve(const struct sf_mount_options *o, const char *source,
 			return sf_fail(err, -EINVAL, "gid=%s: no such group", o->gid);
 		s.gid = gr ? gr->gr_gid : (gid_t)v;
 	}
+	s.readahead = o->readahead;
 	if (o->umask) {
 		if (number(o->umask, 8, 0777, &v) < 0)
 			return sf_fail(err, -EINVAL, "umask=%s: not an octal number up to 777",

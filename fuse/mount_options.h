@@ -12,7 +12,8 @@ struct sf_mount_options {
 	bool allow_other, allow_root, auto_unmount, nonempty;
 	bool prefetch; /* prefetch=files */
 	const char *uid, *gid, *umask;
-	char **kept; /* copies of words that the options point into */
+	uint64_t readahead; /* bytes; 0: not given */
+	char **kept;        /* copies of words that the options point into */
 	size_t nkept;
 };
 extern const struct sf_opt sf_mount_option_table[], sf_mount_word_table[];

@@ -44,8 +44,8 @@ int sf_mountpoint_check_source(const char *abs, const char *source, struct sf_er
 int sf_mountpoint_lock(const char *real, int *ret_fd, struct sf_error *err);
 /* Unmounts: umount2 as root, else fusermount3. */
 int sf_mountpoint_unmount(const char *path, bool lazy, struct sf_error *err);
-/* 1 MiB readahead where we may set it (root): best for shards on local disks. Failure is no error:
- * read() is a hint slower. */
+/* The kernel's readahead, where we may set it (root). Failure is no error: read() is a hint
+ * slower. */
 void sf_mountpoint_readahead(const char *path, unsigned kib);
 
 #endif

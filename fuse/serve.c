@@ -121,7 +121,9 @@ static bool wait_for_end(struct sf_fs *fs, struct workers *w, int signal_fd,
 		}
 		if (p[2].revents & POLLIN) {
 			p[2].fd = -1;
-			sf_mountpoint_readahead(o->mountpoint, 1024);
+			if (fs->readahead)
+				sf_mountpoint_readahead(o->mountpoint,
+				                        (unsigned)(fs->readahead >> 10));
 			ready(arg);
 			was_ready = true;
 		}
@@ -156,6 +158,17 @@ struct serving {
 	bool mounted;
 };
 
+/* Of local disks as much as one request brings. Of a server the kernel's own 128 KiB: a program that
+ * maps a file and touches a page of each tensor pays for as much around each of them. */
+static uint64_t kernel_readahead(const struct sf_session *s, const struct sf_serve_options *o)
+{
+	uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+
+	if (o->readahead)
+		return SF_MIN(SF_MAX(o->readahead, page), UINT64_C(64) << 20);
+	return s->store->far ? 0 : SF_FS_MAX_READ;
+}
+
 static int begin(struct serving *v, struct sf_session *s, const struct sf_serve_options *o,
                  struct sf_error *err)
 {
@@ -163,7 +176,11 @@ static int begin(struct serving *v, struct sf_session *s, const struct sf_serve_
 	sigset_t ending;
 
 	*v = (struct serving){
-		.fs = { .io = s->io, .uid = o->uid, .gid = o->gid, .umask = o->umask },
+		.fs = { .io = s->io,
+		        .uid = o->uid,
+		        .gid = o->gid,
+		        .umask = o->umask,
+		        .readahead = kernel_readahead(s, o) },
 		.w = { .fs = &v->fs },
 		.args = FUSE_ARGS_INIT(0, NULL),
 		.said = { .limit = 4096 },

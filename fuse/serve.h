@@ -11,6 +11,7 @@ struct sf_serve_options {
 	const char *fuse_options; /* for the kernel and fusermount3: "ro,nosuid,…" */
 	bool debug;               /* libfuse's request log on stderr */
 	unsigned threads;         /* that receive requests; 0 chooses */
+	uint64_t readahead;       /* the kernel's, bytes; 0 chooses */
 	unsigned size_timeout_s;  /* whoever waits longer for a size gets EIO; 0 chooses */
 	uid_t uid;
 	gid_t gid;
