@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """The process behind a mount: its parent's exit code, its trace, what it does with a mountpoint whose daemon hangs."""
+import select
 import shutil
 
 from common import *
@@ -19,6 +20,20 @@ def traced(ckpt, *opts):
         unmount(f"{d}/m")
         with open(f"{d}/trace") as f:
             return r, up, f.read().splitlines()
+
+
+def test_descriptors():
+    """What the caller had open is not kept open by the mount: a pipe's reader hears its end."""
+    ckpt, _ = case("dcp/fsdp4")
+    r, w = os.pipe()
+    with tempfile.TemporaryDirectory() as d:
+        os.mkdir(f"{d}/m")
+        subprocess.run(["bash", "-c", f'exec "$@" 3>&{w}', "bash", BIN, ckpt, f"{d}/m"], pass_fds=(w,), check=True)
+        os.close(w)
+        check("a mount is up", mounted(f"{d}/m"))
+        check("and its daemon holds no descriptor of the caller", select.select([r], [], [], 10)[0] and os.read(r, 1) == b"")
+        unmount(f"{d}/m")
+    os.close(r)
 
 
 def test_trace():
