@@ -326,7 +326,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_warm.c \
 	%D%/cli/complete.c \
 	%D%/cli/complete_names.c \
-	%D%/cli/damage.c \
+	%D%/cli/put_damage.c \
 	%D%/cli/doctor_mount.c \
 	%D%/cli/doctor_source.c \
 	%D%/cli/doctor_system.c \

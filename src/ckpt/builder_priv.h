@@ -84,8 +84,6 @@ int sf_builder_warn_file(struct sf_ckpt_builder *b, uint32_t file, const char *c
 /* ckpt_shared.c - a note of tensors that name one stored item: exports write it for each. -ENOMEM.
  * O(n log n) of tensors. */
 int sf_builder_note_shared(struct sf_ckpt_builder *b);
-/* tensors.at[@tensor].more, made when there is none; NULL: no memory. */
-struct sf_tensor_more *sf_builder_more(struct sf_ckpt_builder *b, uint32_t tensor);
 /* Places and members into the checkpoint, numbered as there. -ENOMEM. */
 int sf_builder_keep_places(struct sf_ckpt_builder *b);
 int sf_builder_no_memory(struct sf_error *err, const struct sf_ckpt_builder *b);

@@ -290,7 +290,8 @@ static bool parts_are_whole(const struct sf_tensor *t, const uint64_t *part)
 	return true;
 }
 
-struct sf_tensor_more *sf_builder_more(struct sf_ckpt_builder *b, uint32_t tensor)
+/* tensors.at[@tensor].more, made when there is none; NULL: no memory. */
+static struct sf_tensor_more *more_of(struct sf_ckpt_builder *b, uint32_t tensor)
 {
 	struct sf_tensor *t = &b->tensors.at[tensor];
 
@@ -334,7 +335,7 @@ int sf_builder_close(struct sf_ckpt_builder *b, struct sf_error *err)
 		}
 	}
 	if (b->nlayouts) {
-		struct sf_tensor_more *more = sf_builder_more(b, (uint32_t)(b->tensors.n - 1));
+		struct sf_tensor_more *more = more_of(b, (uint32_t)(b->tensors.n - 1));
 		if (!more || fill_layouts(b, t->nchunks) < 0)
 			goto no_memory;
 		more->layout = keep_column(b, &b->layout, n * sizeof(struct sf_chunk_layout),
@@ -355,7 +356,7 @@ no_memory:
 int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void *element,
                          struct sf_error *err)
 {
-	struct sf_tensor_more *more = sf_builder_more(b, tensor);
+	struct sf_tensor_more *more = more_of(b, tensor);
 
 	if (!more)
 		return sf_builder_no_memory(err, b);
@@ -367,7 +368,7 @@ int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void 
 int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,
                                 size_t len, struct sf_error *err)
 {
-	struct sf_tensor_more *more = sf_builder_more(b, tensor);
+	struct sf_tensor_more *more = more_of(b, tensor);
 	const struct sf_key *k = &b->keys.at[b->tensors.at[tensor].key];
 
 	if (!more)

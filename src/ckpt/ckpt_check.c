@@ -393,7 +393,8 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
 		         (unsigned long long)at.off, l, end);
 }
 
-uint64_t sf_chunk_raw_bytes(const struct sf_tensor *t, uint32_t i)
+/* Bytes that a raw item of chunk @i must have: of its box, as it lies. */
+static uint64_t raw_bytes(const struct sf_tensor *t, uint32_t i)
 {
 	const struct sf_chunk_layout *l = t->more && t->more->layout ? &t->more->layout[i] : NULL;
 	uint64_t span = 1;
@@ -409,7 +410,7 @@ bool sf_check_chunk(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint3
                     struct sf_item_check *ret)
 {
 	bool raw = t->place[i] != SF_NONE && ckpt->place[t->place[i]].form == SF_ITEM_RAW;
-	uint64_t want = raw ? sf_chunk_raw_bytes(t, i) : 0;
+	uint64_t want = raw ? raw_bytes(t, i) : 0;
 
 	if (t->place[i] == SF_NONE && t->more && t->more->has_fill) {
 		*ret = (struct sf_item_check){ .ckpt = ckpt, .place = SF_NONE };

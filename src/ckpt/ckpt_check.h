@@ -48,9 +48,6 @@ bool sf_check_item(const struct sf_ckpt *ckpt, uint32_t place, uint64_t off, uin
 void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t len,
                         char text[SF_ERROR_MAX]);
 
-/* Bytes that a raw item of chunk @i must have: of its box, as it lies. */
-uint64_t sf_chunk_raw_bytes(const struct sf_tensor *t, uint32_t i);
-
 /* One kind of damage among the items of a tensor. */
 struct sf_bad_items {
 	struct sf_item_check c; /* of the first chunk that has it */

@@ -17,7 +17,8 @@ struct grouping {
 	const struct sf_path_elem *root;
 };
 
-enum sf_role sf_role_by_name(const char *name, size_t len)
+/* The role that a container of this name has. */
+static enum sf_role role_by_name(const char *name, size_t len)
 {
 	static const struct {
 		const char *name;
@@ -41,7 +42,7 @@ enum sf_role sf_role_by_name(const char *name, size_t len)
 
 static enum sf_role elem_role(const struct sf_path_elem *e)
 {
-	return e->kind != SF_PATH_TEXT ? SF_ROLE_OTHER : sf_role_by_name(e->s, e->len);
+	return e->kind != SF_PATH_TEXT ? SF_ROLE_OTHER : role_by_name(e->s, e->len);
 }
 
 static bool same_elem(const struct sf_path_elem *a, const struct sf_path_elem *b)

@@ -13,10 +13,6 @@ struct sf_group_choice {
 	uint8_t role, strip;
 };
 
-/* The role that a container of this name has: model, module, … optim, optimizer, …; else
- * SF_ROLE_OTHER. */
-enum sf_role sf_role_by_name(const char *name, size_t len);
-
 /*
  * sf_group_keys - give every key its group and make ckpt->group[], in the order of first
  * appearance.

@@ -5,7 +5,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "cli/cli.h"
-#include "cli/damage.h"
+#include "cli/put_damage.h"
 #include "cli/expect.h"
 #include "cli/text.h"
 #include "cli/verify_deep.h"

@@ -6,7 +6,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
-#include "cli/damage.h"
+#include "cli/put_damage.h"
 #include "cli/info.h"
 #include "cli/table.h"
 #include "cli/text.h"

@@ -79,8 +79,9 @@ int sf_torch_get(const struct sf_torch_input *in, uint64_t off, uint64_t len, ui
 	return len ? in->read(in->arg, &range, 1, own, err) : 0;
 }
 
-int sf_torch_get_pickle(struct sf_torch_open_op *o, uint64_t off, uint64_t end, const uint8_t **ret,
-                        uint64_t *ret_len)
+/* *ret_len: of the pickle that begins at @off, in *ret. */
+static int get_pickle(struct sf_torch_open_op *o, uint64_t off, uint64_t end, const uint8_t **ret,
+                      uint64_t *ret_len)
 {
 	const uint64_t left = off < end ? end - off : 0;
 	uint64_t want = o->in->at ? left : SF_MIN(left, FIRST_READ);
@@ -128,8 +129,8 @@ int sf_torch_pickle_at(struct sf_torch_open_op *o, uint64_t off, uint64_t end, s
                        uint64_t *ret_end)
 {
 	const uint8_t *p;
-	uint64_t len;
-	int r = sf_torch_get_pickle(o, off, end, &p, &len);
+	uint64_t len = 0;
+	int r = get_pickle(o, off, end, &p, &len);
 
 	if (r >= 0)
 		r = sf_torch_parse(o, p, len, ret);

@@ -22,13 +22,8 @@ int sf_torch_get(const struct sf_torch_input *in, uint64_t off, uint64_t len, ui
                  const char *what, struct sf_arena *scratch, const uint8_t **ret,
                  struct sf_error *err);
 
-/*
- * The pickle that begins at @off and ends by @end, of a length that only its opcodes tell:
- * *ret_len of it. It is read as far as it goes, and some more.
- */
-int sf_torch_get_pickle(struct sf_torch_open_op *o, uint64_t off, uint64_t end, const uint8_t **ret,
-                        uint64_t *ret_len);
-/* The same, made into a value. *ret_end: where it ends. */
+/* The pickle that begins at @off and ends by @end, of a length that only its opcodes tell, made into
+ * a value. It is read as far as it goes, and some more. *ret_end: where it ends. */
 int sf_torch_pickle_at(struct sf_torch_open_op *o, uint64_t off, uint64_t end, struct sf_pv **ret,
                        uint64_t *ret_end);
 int sf_torch_parse(struct sf_torch_open_op *o, const uint8_t *p, uint64_t len, struct sf_pv **ret);

@@ -44,7 +44,6 @@ struct sf_s3_request {
 };
 
 #define SF_S3_EMPTY "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
-#define SF_S3_UNSIGNED "UNSIGNED-PAYLOAD"
 
 /*
  * sf_s3_sign - the headers to send with a request.

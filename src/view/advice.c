@@ -86,7 +86,9 @@ void sf_advice_release(struct sf_advice *a)
 	a->group = NULL;
 }
 
-uint32_t sf_advice_example(const struct sf_catalog *c)
+/* An entry whose name is easy to read, a matrix that .npy can hold if there is one near the front;
+ * SF_NONE: no tensor that .npy can hold. */
+static uint32_t example(const struct sf_catalog *c)
 {
 	uint32_t best = SF_NONE;
 	int most = -1;
@@ -216,7 +218,7 @@ static void put_tensor(struct sf_buf *out, const struct sf_advice *a, const char
 		{ "pt", "torch.load", ".pt", ", mmap=True, weights_only=True)" },
 		{ "safetensors", "safetensors.safe_open", ".safetensors", ", \"pt\")" },
 	};
-	uint32_t i = sf_advice_example(a->c);
+	uint32_t i = example(a->c);
 	struct sf_buf name = { 0 };
 	char dir[16];
 

@@ -39,8 +39,5 @@ void sf_advice_put(struct sf_buf *out, const struct sf_advice *a, enum sf_advice
                    const char *indent);
 /* What to do about refused classes, if there are any: the safe way first. */
 void sf_advice_put_refused(struct sf_buf *out, const struct sf_advice *a, const char *indent);
-/* An entry whose name is easy to read, a matrix that .npy can hold if there is one near the front;
- * SF_NONE: no tensor that .npy can hold. */
-uint32_t sf_advice_example(const struct sf_catalog *c);
 
 #endif

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,7 +15,7 @@
 
 #define COMPANIONS_MAX 4096 /* a model's directory has a dozen */
 
-bool sf_hf_is_companion(const char *name)
+static bool is_companion(const char *name)
 {
 	static const char *const patterns[] = {
 		"config.json",
@@ -92,7 +93,7 @@ static int add(void *arg, const struct sf_objinfo *info)
 
 	if (info->size == UINT64_MAX) /* no plain file: what is in it does not matter */
 		return SF_LIST_SKIP;
-	if (strchr(info->name, '/') || !sf_hf_is_companion(info->name))
+	if (strchr(info->name, '/') || !is_companion(info->name))
 		return 0;
 	if (a->files.n == COMPANIONS_MAX)
 		return -E2BIG;

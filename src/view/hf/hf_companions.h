@@ -2,7 +2,6 @@
 #ifndef SF_VIEW_HF_HF_COMPANIONS_H
 #define SF_VIEW_HF_HF_COMPANIONS_H
 
-#include <stdbool.h>
 #include "base/arena.h"
 #include "base/error.h"
 #include "store/store.h"
@@ -16,8 +15,6 @@
  */
 int sf_hf_find_files(const char *ckpt_dir, char **ret_dir);
 
-/* Is this the name of a companion? */
-bool sf_hf_is_companion(const char *name);
 /* Objects of @store that are, as they are now, sorted by name, in @arena. */
 int sf_hf_list_companions(struct sf_store *store, struct sf_arena *arena,
                           const struct sf_objinfo **ret, uint32_t *ret_n, struct sf_error *err);

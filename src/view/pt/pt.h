@@ -118,8 +118,5 @@ void sf_pt_put_tail(const struct sf_pt *pt, struct sf_buf *out);
 int sf_pt_layout(struct sf_pt *pt, struct sf_error *err); /* start[], archive */
 int sf_pt_emit(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len, struct sf_parts *parts,
                struct sf_error *err);
-/* The parts of [off, off+len) of a storage's bytes. */
-int sf_pt_payload_parts(const struct sf_pt *pt, uint32_t storage, uint64_t off, uint64_t len,
-                        struct sf_parts *parts);
 
 #endif

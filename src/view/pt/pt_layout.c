@@ -23,8 +23,9 @@ static struct sf_torch_storage storage(const void *arg, uint32_t i)
 	};
 }
 
-int sf_pt_payload_parts(const struct sf_pt *pt, uint32_t storage, uint64_t off, uint64_t len,
-                        struct sf_parts *parts)
+/* The parts of [off, off+len) of a storage's bytes. */
+static int payload_parts(const struct sf_pt *pt, uint32_t storage, uint64_t off, uint64_t len,
+                         struct sf_parts *parts)
 {
 	uint32_t s = pt->storage[storage];
 
@@ -126,7 +127,7 @@ static int take_payload(void *arg, uint32_t storage, uint64_t off, uint64_t len)
 {
 	const struct target *t = arg;
 
-	return sf_pt_payload_parts(t->pt, storage, off, len, t->parts);
+	return payload_parts(t->pt, storage, off, len, t->parts);
 }
 
 /* Of the pickle and what is around it: what is put into a buffer, and behind that a leaf's object. */

@@ -1,6 +1,6 @@
 #include "config.h"
 #include <inttypes.h>
-#include "cli/damage.h"
+#include "cli/put_damage.h"
 #include "cli/text.h"
 
 void sf_put_damage(FILE *f, const struct sf_catalog *c, const struct sf_damage_list *l,

@@ -1,6 +1,6 @@
 /* Damage as people read it: a line per file and cause. */
-#ifndef SF_CLI_DAMAGE_H
-#define SF_CLI_DAMAGE_H
+#ifndef SF_CLI_PUT_DAMAGE_H
+#define SF_CLI_PUT_DAMAGE_H
 
 #include <stdio.h>
 #include "view/damage.h"
