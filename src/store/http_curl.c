@@ -294,6 +294,17 @@ static bool set_headers(struct flight *f, const struct sf_http_req *req)
 	return ok && !curl_easy_setopt(f->easy, CURLOPT_HTTPHEADER, f->headers);
 }
 
+/*
+ * libcurl asks for a name in a thread of its own and waits for that one, in ours, when the request ends before there is an
+ * answer: a name server that does not answer would hold up every request. With this it leaves the thread to end by itself.
+ * Older than 7.87 has no such option.
+ */
+#if LIBCURL_VERSION_NUM >= 0x075700
+#define LEAVE_NAMES(c) (!curl_easy_setopt((c), CURLOPT_QUICK_EXIT, 1L))
+#else
+#define LEAVE_NAMES(c) true
+#endif
+
 #define SET(opt, value) (!curl_easy_setopt(c, (opt), (value)))
 
 static bool set_all(struct flight *f, struct sf_http_req *req)
@@ -304,7 +315,7 @@ static bool set_all(struct flight *f, struct sf_http_req *req)
 	CURL *c = f->easy;
 
 	f->req = req;
-	return SET(CURLOPT_URL, req->url) && SET(CURLOPT_PATH_AS_IS, 1L) &&
+	return LEAVE_NAMES(c) && SET(CURLOPT_URL, req->url) && SET(CURLOPT_PATH_AS_IS, 1L) &&
 	       SET(CURLOPT_PROTOCOLS_STR, "http,https") && SET(CURLOPT_NOSIGNAL, 1L) &&
 	       SET(CURLOPT_HTTP_VERSION, (long)CURL_HTTP_VERSION_1_1) &&
 	       SET(CURLOPT_USERAGENT, "shardfuse/" PACKAGE_VERSION) &&
