@@ -105,6 +105,12 @@ static bool good_port(const char *host, size_t len)
 	return true;
 }
 
+/* Is a bucket and a key what stands behind a scheme of @len bytes? */
+static bool has_buckets(const char *scheme, size_t len)
+{
+	return len == 2 && (strncasecmp(scheme, "s3", 2) == 0 || strncasecmp(scheme, "gs", 2) == 0);
+}
+
 char *sf_url_shown(const char *source)
 {
 	size_t scheme = sf_url_scheme(source), path;
@@ -115,8 +121,7 @@ char *sf_url_shown(const char *source)
 	if (!scheme)
 		return strdup(source);
 	p = split(source, scheme);
-	object = (scheme == 2 &&
-	          (strncasecmp(source, "s3", 2) == 0 || strncasecmp(source, "gs", 2) == 0));
+	object = has_buckets(source, scheme);
 	file = scheme == 4 && strncasecmp(source, "file", 4) == 0;
 	sf_buf_add(&b, source, scheme + 3);
 	if (!good_port(p.at, p.host_len) || (p.at == p.authority && strchr(p.rest, '@') &&
@@ -321,7 +326,7 @@ static int parse(const char *source, size_t scheme, struct sf_url *u, struct sf_
 		if ((unsigned char)*c < ' ' || *c == 0x7f)
 			return sf_fail(err, -EINVAL, "'%s': it has a control character, 0x%02x",
 			               u->shown, *c);
-	if (strcmp(u->scheme, "s3") == 0 || strcmp(u->scheme, "gs") == 0)
+	if (has_buckets(u->scheme, strlen(u->scheme)))
 		return take_bucket(&p, u, err);
 	if (strcmp(u->scheme, "http") != 0 && strcmp(u->scheme, "https") != 0)
 		return sf_fail(err, -ENOTSUP, "'%s': %s:// is not supported", u->shown, u->scheme);
