@@ -44,6 +44,14 @@ for o in $(sed -nE 's/^\.(Fl|It Fl|Op Fl)( .)? ?,? ?-([a-z][a-z-]+).*/\3/p' "$ma
 		complain "$man: --$o is no option of any verb"
 done
 
+# the words of views= stand in its entry
+views=$("$program" mount --help-all | sed -n 's/^ *--views .*show only these: *//p' | tr -d ,)
+[ -n "$views" ] || complain "no names of views in mount --help-all"
+entry=$(sed -n '/^\.It Cm views /,/^\.El/p' "$man" | tr -d ,)
+for v in $views; do
+	echo "$entry" | tr ' ' '\n' | grep -qx -- "$v" || complain "$man: the entry of views lacks '$v'"
+done
+
 # shardfuse.h(3) has the functions that shardfuse.h exports, and no others
 manual=$top/docs/man/shardfuse.h.3
 exported=$(tr '\n' ' ' <"$top/src/shardfuse.h" | grep -oE 'SHARDFUSE_API [a-z0-9_ *]*\(' | grep -oE 'shardfuse_[a-z_]+\(' | tr -d '(' | sort -u)

@@ -1,5 +1,5 @@
-/* Places and containers: where an item lies in a stored file, what that is called, how the file is
- * opened. */
+/* Places and containers: where an item lies in a stored file, and what that is called. A member or
+ * a stream is never opened: it is an offset, found here; the stored file alone is. */
 #ifndef SF_CKPT_PLACE_H
 #define SF_CKPT_PLACE_H
 
