@@ -44,6 +44,7 @@ SF_SOURCES_STORE = \
 	%D%/store/bucket_dirs.c \
 	%D%/store/bucket_list.c \
 	%D%/store/cache.c \
+	%D%/store/cache_ahead.c \
 	%D%/store/cache_dir.c \
 	%D%/store/cache_drop.c \
 	%D%/store/cache_file.c \

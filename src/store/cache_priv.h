@@ -23,7 +23,10 @@ struct sf_blocks {
 	struct sf_task touch;
 	/* under o->m */
 	int64_t touched_ms;
-	bool touching;
+	bool touching, checking;
+	struct sf_task check; /* of blocks from check_from on */
+	uint64_t check_from;
+	uint64_t checked_to;           /* where the last of them ended, all there; 0: it did not */
 	struct sf_cache_read *waiting; /* for blocks that are busy */
 	uint8_t state[];               /* enum sf_block_state, of each block */
 };
@@ -65,6 +68,17 @@ void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes); /* a read of 
 void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes);
 struct sf_io *sf_cache_io(struct sf_cache *c);
 struct sf_cache *sf_cache_ref(struct sf_cache *c);
+
+/* cache_ahead.c: a read found its blocks, [@first, @end), on disk. Where it goes on from what was read
+ * before, the 16 MiB behind it are looked for by a task of the pool, so that who reads on finds them
+ * there. Never waits. */
+void sf_cache_check_ahead(struct sf_blocks *c, uint64_t first, uint64_t end);
+/* A read that ends at @end found its blocks checked: near the end of what was, it goes on. Under
+ * o->m. */
+void sf_cache_check_on_locked(struct sf_blocks *c, uint64_t end);
+/* cache_read.c: what is known of blocks has changed. Under o->m; reads that wait for them go on. */
+void sf_cache_set_locked(struct sf_blocks *c, uint64_t first, unsigned n,
+                         enum sf_block_state state);
 
 /* cache_read.c: what sf_source_ops.submit and cancel do. */
 void sf_cache_submit(struct sf_source *src, struct sf_cache_object *o, struct sf_io_req *req);

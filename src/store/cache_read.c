@@ -102,11 +102,16 @@ static void set_locked(struct sf_blocks *c, uint64_t first, unsigned n, enum sf_
 	memset(c->state + first, state, n);
 }
 
+void sf_cache_set_locked(struct sf_blocks *c, uint64_t first, unsigned n, enum sf_block_state state)
+{
+	set_locked(c, first, n, state);
+	wake_locked(c, first, n, 0, NULL);
+}
+
 static void give_back(struct sf_cache_read *q, const struct run *run, enum sf_block_state state)
 {
 	pthread_mutex_lock(&q->o->m);
-	set_locked(q->c, run->first, run->n, state);
-	wake_locked(q->c, run->first, run->n, 0, NULL);
+	sf_cache_set_locked(q->c, run->first, run->n, state);
 	pthread_mutex_unlock(&q->o->m);
 }
 
@@ -320,12 +325,13 @@ static void cancel_runs_locked(struct sf_cache_read *q)
 /* False: nothing is under way. */
 static bool fetch(struct sf_cache_read *q, struct run *claimed)
 {
-	bool started = false, without = false, last;
+	bool started = false, without = false, all_there = true, last;
 
 	for (struct run *next; claimed; claimed = next) {
 		struct run *parts;
 		next = SF_STEAL(claimed->next);
 		parts = missing(claimed);
+		all_there &= !parts;
 		for (struct run *run; (run = parts);) {
 			parts = SF_STEAL(run->next);
 			if (prepare(run)) {
@@ -339,6 +345,8 @@ static bool fetch(struct sf_cache_read *q, struct run *claimed)
 			without = true;
 		}
 	}
+	if (all_there)
+		sf_cache_check_ahead(q->c, q->first, q->end);
 	pthread_mutex_lock(&q->o->m);
 	q->without |= without && !started;
 	if (q->canceled) /* whoever did may have come before the last of them was submitted */

@@ -129,6 +129,83 @@ START_TEST(what_is_there_is_lent_and_stays_while_it_is)
 }
 END_TEST
 
+static int lent(struct sf_source *src, uint64_t off)
+{
+	struct sf_lease lease;
+	int r = sf_source_lend(src, off, 100, SF_FETCH_TENSOR, &lease);
+
+	if (r == 0) {
+		ck_assert_mem_eq(lease.at, w.bytes + off, 100);
+		sf_lease_release(&lease);
+	}
+	return r;
+}
+
+/* More than is checked at once, and nothing but lends: what is checked moves on with the reader. */
+START_TEST(who_is_lent_all_of_it_reads_on_without_a_wait)
+{
+	const size_t n = 40u << 20;
+	struct sf_store *far, *store;
+	struct sf_source *src;
+
+	cw_begin(&w, NULL);
+	free(w.bytes);
+	w.bytes = malloc(n);
+	for (size_t i = 0; i < n; i++)
+		w.bytes[i] = (uint8_t)(i * 2654435761u >> 13);
+	w.object.at = w.bytes;
+	w.object.len = n;
+	struct sf_far large = { .etag = "large" };
+	for (int i = 0; i < 2; i++) {
+		ck_assert_int_eq(sf_store_far(&w.io, &w.object, 1, &large, &far, NULL), 0);
+		ck_assert_int_eq(sf_store_cached(far, w.cache, &store, NULL), 0);
+		ck_assert_int_eq(store->ops->open(store, "a/x", NULL, &src, NULL), 0);
+		cw_read(&w, src, 0, i ? B : n);
+		for (uint64_t at = B; i && at < n; at += B) {
+			for (int k = 0; k < 2000 && lent(src, at); k++)
+				usleep(5000);
+			ck_assert_int_eq(lent(src, at), 0);
+		}
+		sf_source_unref(src);
+		sf_store_free(store);
+	}
+	ck_assert_uint_eq(large.bytes, n);
+	cw_end(&w);
+	cw_remove(&w);
+}
+END_TEST
+
+START_TEST(what_lies_on_disk_is_checked_ahead_of_who_reads_on)
+{
+	struct sf_source *src;
+
+	cw_begin(&w, NULL);
+	src = cw_open(&w);
+	cw_read(&w, src, 0, 30 * B); /* and not the rest */
+	sf_source_unref(src);
+	cw_end(&w);
+
+	cw_begin(&w, NULL);
+	src = cw_open(&w);
+	cw_read(&w, src, 5 * B, 1); /* who reads here and there reads no more than that */
+	usleep(50000);
+	ck_assert_int_eq(lent(src, 6 * B), -EAGAIN);
+	cw_read(&w, src, 6 * B, 1);
+	for (int i = 0; i < 2000 && lent(src, 29 * B); i++)
+		usleep(5000);
+	ck_assert_int_eq(lent(src, 29 * B), 0);
+	for (uint64_t i = 7; i < 29; i++)
+		ck_assert_int_eq(lent(src, i * B), 0);
+	ck_assert_int_eq(lent(src, 30 * B), -EAGAIN); /* not there, and not fetched for it */
+	ck_assert_uint_eq(w.far.requests, 0);
+	cw_read(&w, src, 0, CW_BYTES);
+	ck_assert_uint_eq(w.far.bytes, CW_BYTES - 30 * B);
+	sf_source_unref(src);
+	cw_end(&w);
+	cw_remove(&w);
+}
+END_TEST
+
 /* ---- many at once ---- */
 
 #define READERS 8
@@ -636,6 +713,8 @@ int main(void)
 	tcase_add_test(t, long_reads_are_fetched_in_requests_of_the_sources_length);
 	tcase_add_test(t, without_a_version_nothing_is_kept);
 	tcase_add_test(t, what_is_there_is_lent_and_stays_while_it_is);
+	tcase_add_test(t, what_lies_on_disk_is_checked_ahead_of_who_reads_on);
+	tcase_add_test(t, who_is_lent_all_of_it_reads_on_without_a_wait);
 	tcase_add_loop_test(t, readers_at_once_fetch_each_block_once, 0, 4);
 	tcase_add_test(t, one_readers_cancel_is_no_others);
 	tcase_add_test(t, a_canceled_fetch_is_made_anew_for_who_waits);
