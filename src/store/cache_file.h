@@ -23,23 +23,33 @@ struct sf_cache_file {
 #define SF_CACHE_DATA ".data"
 #define SF_CACHE_MAP ".map"
 
-/* Files that are not there are made, and those of another object by this name, or whose header is
- * damaged, made anew. -ENOENT: @dir is read-only and has none; others as the system calls. */
+/*
+ * sf_cache_file_open - the files called @name in the directory @dir, of the object @id.
+ *
+ * Files that are not there are made, and those of another object by this name, or whose header is
+ * damaged, made anew. @io outlives *ret; @dir, @id and @name are not kept. Errors: -ENOENT @dir is
+ * read-only and has none; -EBADMSG what has the name is no plain file of this user's; -ENOMEM,
+ * -EMFILE; others as the system calls.
+ */
 int sf_cache_file_open(struct sf_io *io, int dir, const struct sf_cache_id *id,
                        const char name[SF_CACHE_NAME + 1], struct sf_cache_file **ret,
                        struct sf_error *err);
-void sf_cache_file_free(struct sf_cache_file *f); /* NULL is fine */
+/* NULL is fine. Nobody uses it any more; what local lent lives for as long as that is held. */
+void sf_cache_file_free(struct sf_cache_file *f);
 
-/* Which of @n blocks from @first on are marked and have their sum. Without memory: none. */
+/* Which of @n blocks from @first on are marked and have their sum, into as many of @there. Without
+ * memory, or where the disk fails: none. */
 void sf_cache_file_verify(const struct sf_cache_file *f, uint64_t first, unsigned n, bool *there);
-/* Blocks from @first on, @len bytes that end with a block's end, are written and marked. -errno of
- * the system call. */
+/* Blocks from @first on, @len bytes that end with a block's end or the object's, are written and
+ * marked. -errno of the system call, -ENOSPC where it wrote nothing, -ENOMEM: some may be marked
+ * then, whose bytes are there. */
 int sf_cache_file_store(const struct sf_cache_file *f, uint64_t first, const uint8_t *at,
                         uint64_t len);
 /* Used now; false: somebody took its name away or cut it, and it is to be used no longer. */
 bool sf_cache_file_touch(const struct sf_cache_file *f);
 
-/* NAME and what stands behind it are removed from @dir: the bytes first. */
+/* NAME and what stands behind it are removed from @dir: the bytes first. What is not there, or cannot
+ * be removed, is left. */
 void sf_cache_file_remove(int dir, const char *name);
 
 #endif

@@ -21,7 +21,9 @@ struct sf_cache_sweep {
 /*
  * sf_cache_sweep - the files of @dir that were used last the longest ago are removed, whole objects,
  * until the rest fits. Whoever has one open keeps it until he closes it. Other names in @dir are
- * left alone. Several may sweep at once. -errno with a message: nothing is known.
+ * left alone. Errors: -ENOMEM, or reading the directory failed: nothing was removed, and the result
+ * is not set. Threads: several may sweep at once, in any number of processes. Waits for the disk.
+ * Cost: a stat a file.
  */
 int sf_cache_sweep(int dir, struct sf_cache_sweep *s, struct sf_error *err);
 
