@@ -383,9 +383,67 @@ static bool contradicts(const struct export *x)
 	       !(stat(x->target, &st) == 0 && S_ISDIR(st.st_mode));
 }
 
-static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
+/* --format, or what the target's name says. */
+static int choose_format(struct export *x, const struct export_options *o, struct sf_error *err)
+{
+	int format = o->format ? -1 : named_format(x->target);
+
+	if (o->format && strcmp(o->format, "dcp") == 0)
+		return sf_fail(err, -ENOTSUP,
+		               "--format dcp: this version does not write DCP checkpoints");
+	for (int f = 0; o->format && f < SF_OUT_NFORMATS; f++)
+		if (f != SF_OUT_RAW && f != SF_OUT_JSON &&
+		    strcmp(o->format, sf_out_format_names[f]) == 0)
+			format = f;
+	if (format < 0)
+		return sf_fail(err, -EINVAL,
+		               o->format ? "--format %s: expected pt, safetensors, hf or npy"
+		                         : "'%s' does not say the format: add --format pt, "
+		                           "safetensors, hf or npy",
+		               o->format ? o->format : x->target);
+	x->format = (enum sf_out_format)format;
+	if (contradicts(x))
+		return sf_fail(err, -EINVAL, "'%s' is not the name of a file of --format %s",
+		               x->target, o->format);
+	return 0;
+}
+
+static int choose_strategy(struct export *x, const char *name, struct sf_error *err)
 {
 	static const char *const strategies[] = { "one_file", "one_file_per_tensor", "chunks" };
+	unsigned i = 0;
+
+	while (name && i < SF_ARRAY_LEN(strategies) && strcmp(name, strategies[i]) != 0)
+		i++;
+	if (i == SF_ARRAY_LEN(strategies))
+		return sf_fail(err, -EINVAL,
+		               "--strategy %s: expected one_file, one_file_per_tensor or chunks",
+		               name);
+	if (name)
+		x->strategy = (enum strategy)i;
+	if (x->format == SF_OUT_NPY && x->strategy == CHUNKS)
+		return sf_fail(err, -EINVAL,
+		               "--strategy chunks: an .npy file holds one array: use "
+		               "one_file_per_tensor, or --format safetensors");
+	return 0;
+}
+
+/* --optim, or what the format and --role make of it. */
+static int choose_optim(struct export *x, const struct export_options *o,
+                        const struct sf_view_options *view, struct sf_error *err)
+{
+	if (o->optim && o->no_optim)
+		return sf_fail(err, -EINVAL, "--optim and --no-optim exclude each other");
+	x->no_optim = o->no_optim;
+	x->optim =
+		o->optim || (!o->no_optim && (view->role == SF_ROLE_OPTIM ||
+	                                      (x->format == SF_OUT_PT && x->strategy == ONE_FILE &&
+	                                       sf_role_wanted(view, SF_ROLE_OPTIM))));
+	return 0;
+}
+
+static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
+{
 	const struct export_options *o = opt;
 	const char *source = argv[0];
 	char *target = argv[1];
@@ -395,67 +453,23 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		            .target = target,
 		            .strategy = ONE_FILE,
 		            .list = { .s = &s, .quiet = common->quiet } };
-	int format = -1;
+	int r;
 	(void)argc;
 
 	if (strstr(target, "://"))
 		return refuse_url(target);
 	for (size_t n = strlen(target); n > 1 && target[n - 1] == '/'; x.dir = true)
 		target[--n] = '\0';
-	if (o->format && strcmp(o->format, "dcp") == 0) {
-		sf_fail(&err, -ENOTSUP,
-		        "--format dcp: this version does not write DCP checkpoints");
+	r = choose_format(&x, o, &err);
+	if (r >= 0)
+		r = choose_strategy(&x, o->strategy, &err);
+	if (r >= 0)
+		r = choose_optim(&x, o, &common->session.view, &err);
+	if (r < 0)
 		return bad_usage(&err);
-	}
-	for (int f = 0; o->format && f < SF_OUT_NFORMATS; f++)
-		if (f != SF_OUT_RAW && f != SF_OUT_JSON &&
-		    strcmp(o->format, sf_out_format_names[f]) == 0)
-			format = f;
-	if (!o->format)
-		format = named_format(target);
-	if (format < 0) {
-		sf_fail(&err, -EINVAL,
-		        o->format ? "--format %s: expected pt, safetensors, hf or npy"
-		                  : "'%s' does not say the format: add --format pt, safetensors, "
-		                    "hf or npy",
-		        o->format ? o->format : target);
-		return bad_usage(&err);
-	}
-	x.format = (enum sf_out_format)format;
-	if (contradicts(&x)) {
-		sf_fail(&err, -EINVAL, "'%s' is not the name of a file of --format %s", target,
-		        o->format);
-		return bad_usage(&err);
-	}
-	for (unsigned i = 0, found = 0; o->strategy && !found; i++) {
-		if (i == SF_ARRAY_LEN(strategies)) {
-			sf_fail(&err, -EINVAL,
-			        "--strategy %s: expected one_file, one_file_per_tensor or chunks",
-			        o->strategy);
-			return bad_usage(&err);
-		}
-		found = strcmp(o->strategy, strategies[i]) == 0;
-		x.strategy = (enum strategy)i;
-	}
-	if (x.format == SF_OUT_NPY && x.strategy == CHUNKS) {
-		sf_fail(&err, -EINVAL,
-		        "--strategy chunks: an .npy file holds one array: use one_file_per_tensor, "
-		        "or "
-		        "--format safetensors");
-		return bad_usage(&err);
-	}
-	if (o->optim && o->no_optim) {
-		sf_fail(&err, -EINVAL, "--optim and --no-optim exclude each other");
-		return bad_usage(&err);
-	}
-	x.no_optim = o->no_optim;
-	const struct sf_view_options *view = &common->session.view;
-	x.optim = o->optim || (!o->no_optim && (view->role == SF_ROLE_OPTIM ||
-	                                        (x.format == SF_OUT_PT && x.strategy == ONE_FILE &&
-	                                         sf_role_wanted(view, SF_ROLE_OPTIM))));
 
 	sf_interrupt_init();
-	int r = sf_session_open(&s, &common->session, source, &err);
+	r = sf_session_open(&s, &common->session, source, &err);
 	if (r >= 0) {
 		r = export(&x, o, &err);
 		sf_out_release(&x.list);

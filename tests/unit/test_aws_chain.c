@@ -9,11 +9,11 @@
 
 #define STS(id)                                                                                    \
 	"<AssumeRoleResponse xmlns='https://sts.amazonaws.com/doc/2011-06-15/'><AssumeRoleResult>" \
-	"<Credentials><AccessKeyId>" id "</AccessKeyId><SecretAccessKey>HUSH</SecretAccessKey>"  \
+	"<Credentials><AccessKeyId>" id "</AccessKeyId><SecretAccessKey>HUSH</SecretAccessKey>"    \
 	"<SessionToken>T&amp;</SessionToken><Expiration>2020-09-13T13:26:40Z</Expiration>"         \
 	"</Credentials><AssumedRoleUser><Arn>a</Arn></AssumedRoleUser></AssumeRoleResult></"       \
 	"AssumeRoleResponse>"
-#define JSON(id)                                                                           \
+#define JSON(id)                                                                         \
 	"{\"Code\":\"Success\",\"AccessKeyId\":\"" id "\",\"SecretAccessKey\":\"HUSH\"," \
 	"\"Token\":\"T\",\"Expiration\":\"2020-09-13T13:26:40Z\"}"
 
@@ -72,20 +72,19 @@ START_TEST(a_program_is_run_before_keys_in_the_config_file)
 	struct aws_world w;
 
 	aws_world_init(&w);
-	aws_world_file(
-		&w, ".aws/config",
-		"[default]\naws_access_key_id=C\naws_secret_access_key=c\n"
-		"[profile p]\naws_access_key_id=C\naws_secret_access_key=c\n"
-		"credential_process = echo '{\"Version\":1,\"AccessKeyId\":\"'\"P Q\"'\",' "
-		"'\"SecretAccessKey\":\"s\",\"SessionToken\":null}'\n"
-		"[profile fails]\ncredential_process = echo HUSH; echo HUSH >&2; exit 3\n"
-		"[profile talks]\ncredential_process = echo HUSH\n"
-		"[profile old]\ncredential_process = echo '{\"Version\":2}'\n"
-		"[profile half]\ncredential_process = echo "
-	        "'{\"Version\":1,\"AccessKeyId\":\"a\"}'\n"
-		"[profile dies]\ncredential_process = kill -9 $$\n"
-		"[profile floods]\ncredential_process = yes HUSH\n"
-		"[profile none]\ncredential_process = /no/such/program\n");
+	aws_world_file(&w, ".aws/config",
+	               "[default]\naws_access_key_id=C\naws_secret_access_key=c\n"
+	               "[profile p]\naws_access_key_id=C\naws_secret_access_key=c\n"
+	               "credential_process = echo '{\"Version\":1,\"AccessKeyId\":\"'\"P Q\"'\",' "
+	               "'\"SecretAccessKey\":\"s\",\"SessionToken\":null}'\n"
+	               "[profile fails]\ncredential_process = echo HUSH; echo HUSH >&2; exit 3\n"
+	               "[profile talks]\ncredential_process = echo HUSH\n"
+	               "[profile old]\ncredential_process = echo '{\"Version\":2}'\n"
+	               "[profile half]\ncredential_process = echo "
+	               "'{\"Version\":1,\"AccessKeyId\":\"a\"}'\n"
+	               "[profile dies]\ncredential_process = kill -9 $$\n"
+	               "[profile floods]\ncredential_process = yes HUSH\n"
+	               "[profile none]\ncredential_process = /no/such/program\n");
 	ck_assert_str_eq(load(&w, NULL), "C c - from profile default in the config file");
 	ck_assert_str_eq(load(&w, "p"), "P Q s - from credential_process of profile p");
 	load(&w, "fails");
@@ -169,6 +168,50 @@ START_TEST(sso_is_asked_of_the_aws_program)
 }
 END_TEST
 
+static const char roles[] =
+	"[profile "
+	"r]\nrole_arn=arn:aws:iam::1:role/x\nsource_profile=base\nregion=eu-west-1\n"
+	"external_id = e d\nduration_seconds=900\n"
+	"[profile r2]\nrole_arn=arn:2\nsource_profile=r\nregion=eu-west-1\n"
+	"[profile self]\nrole_arn=arn:3\nsource_profile=self\nregion=eu-west-1\n"
+	"aws_access_key_id=S\naws_secret_access_key=HUSH\n"
+	"[profile c1]\nrole_arn=1\nsource_profile=c2\n"
+	"[profile c2]\nrole_arn=1\nsource_profile=c3\n"
+	"[profile c3]\nrole_arn=1\nsource_profile=c1\n"
+	"[profile both]\nrole_arn=1\nsource_profile=base\ncredential_source=Environment\n"
+	"[profile neither]\nrole_arn=1\n"
+	"[profile gone]\nrole_arn=1\nsource_profile=nobody\n"
+	"[profile empty]\nrole_arn=1\nsource_profile=nothing\n[profile nothing]\nx=y\n"
+	"[profile cn]\nrole_arn=1\nsource_profile=base\nregion=cn-north-1\n"
+	"[profile global]\nrole_arn=1\nsource_profile=base\n"
+	"[profile mfa]\nrole_arn=1\nsource_profile=base\nmfa_serial=1\n"
+	"[profile env]\nrole_arn=1\ncredential_source=Environment\nregion=eu-west-1\n"
+	"[profile what]\nrole_arn=1\ncredential_source=Heaven\n";
+
+/* Before anybody is asked. */
+static void roles_are_refused(struct aws_world *w)
+{
+	w->asked = 0;
+	load(w, "c1");
+	ck_says("'c1' leads back to itself");
+	load(w, "both");
+	ck_says("both source_profile and credential_source");
+	load(w, "neither");
+	ck_says("neither source_profile nor");
+	load(w, "gone");
+	ck_says("no source_profile 'nobody'");
+	load(w, "empty");
+	ck_says("'nothing' has no credentials");
+	load(w, "mfa");
+	ck_says("mfa_serial wants a code");
+	ck_says("export-credentials --profile 'mfa'");
+	load(w, "what");
+	ck_says("'Heaven'");
+	load(w, "env");
+	ck_says("credential_source Environment has none");
+	ck_assert_uint_eq(w->asked, 0);
+}
+
 START_TEST(a_role_is_assumed_as_its_source)
 {
 	static const struct aws_answer sts[] = {
@@ -184,26 +227,7 @@ START_TEST(a_role_is_assumed_as_its_source)
 	w.answers = sts, w.nanswers = SF_ARRAY_LEN(sts);
 	aws_world_file(&w, ".aws/credentials",
 	               "[base]\naws_access_key_id=B\naws_secret_access_key=HUSH\n");
-	aws_world_file(
-		&w, ".aws/config",
-		"[profile "
-	        "r]\nrole_arn=arn:aws:iam::1:role/x\nsource_profile=base\nregion=eu-west-1\n"
-		"external_id = e d\nduration_seconds=900\n"
-		"[profile r2]\nrole_arn=arn:2\nsource_profile=r\nregion=eu-west-1\n"
-		"[profile self]\nrole_arn=arn:3\nsource_profile=self\nregion=eu-west-1\n"
-		"aws_access_key_id=S\naws_secret_access_key=HUSH\n"
-		"[profile c1]\nrole_arn=1\nsource_profile=c2\n"
-		"[profile c2]\nrole_arn=1\nsource_profile=c3\n"
-		"[profile c3]\nrole_arn=1\nsource_profile=c1\n"
-		"[profile both]\nrole_arn=1\nsource_profile=base\ncredential_source=Environment\n"
-		"[profile neither]\nrole_arn=1\n"
-		"[profile gone]\nrole_arn=1\nsource_profile=nobody\n"
-		"[profile empty]\nrole_arn=1\nsource_profile=nothing\n[profile nothing]\nx=y\n"
-		"[profile cn]\nrole_arn=1\nsource_profile=base\nregion=cn-north-1\n"
-		"[profile global]\nrole_arn=1\nsource_profile=base\n"
-		"[profile mfa]\nrole_arn=1\nsource_profile=base\nmfa_serial=1\n"
-		"[profile env]\nrole_arn=1\ncredential_source=Environment\nregion=eu-west-1\n"
-		"[profile what]\nrole_arn=1\ncredential_source=Heaven\n");
+	aws_world_file(&w, ".aws/config", roles);
 	ck_assert_str_eq(load(&w, "r"),
 	                 "R HUSH T& from role arn:aws:iam::1:role/x of profile r, expires");
 	ck_assert_str_eq(w.last.body,
@@ -222,25 +246,7 @@ START_TEST(a_role_is_assumed_as_its_source)
 	load(&w, "self");
 	ck_assert_ptr_nonnull(strstr(w.last.headers, "Credential=S/"));
 
-	w.asked = 0;
-	load(&w, "c1");
-	ck_says("'c1' leads back to itself");
-	load(&w, "both");
-	ck_says("both source_profile and credential_source");
-	load(&w, "neither");
-	ck_says("neither source_profile nor");
-	load(&w, "gone");
-	ck_says("no source_profile 'nobody'");
-	load(&w, "empty");
-	ck_says("'nothing' has no credentials");
-	load(&w, "mfa");
-	ck_says("mfa_serial wants a code");
-	ck_says("export-credentials --profile 'mfa'");
-	load(&w, "what");
-	ck_says("'Heaven'");
-	load(&w, "env");
-	ck_says("credential_source Environment has none");
-	ck_assert_uint_eq(w.asked, 0);
+	roles_are_refused(&w);
 	load(&w, "cn");
 	ck_says("STS answers 403 AccessDenied: Not you");
 	load(&w, "global");
@@ -399,7 +405,9 @@ START_TEST(the_machines_server_is_asked_last_and_once)
 		struct sf_aws_credentials c;
 		const struct aws_answer at[] = {
 			{ "GET", IMDS "meta-data/placement/region", 0, 200, region[i] },
-			good[0], good[1], good[2],
+			good[0],
+			good[1],
+			good[2],
 		};
 		w.answers = at, w.nanswers = SF_ARRAY_LEN(at);
 		w.env.wants_region = true;
@@ -442,8 +450,8 @@ START_TEST(replies_that_are_none_are_errors_without_their_text)
 		err.msg[0] = '\0';
 		int r = i < SF_ARRAY_LEN(json) ? sf_aws_reply_json(t, strlen(t), false, &c, &err)
 		                               : sf_aws_reply_xml(t, strlen(t), &c, &err);
-		ck_assert_msg(r == -EBADMSG && err.msg[0] && !strstr(err.msg, "HUSH"),
-		              "%s: %d %s", t, r, err.msg);
+		ck_assert_msg(r == -EBADMSG && err.msg[0] && !strstr(err.msg, "HUSH"), "%s: %d %s",
+		              t, r, err.msg);
 	}
 }
 END_TEST
