@@ -70,9 +70,24 @@ static void becomes(struct machine *m, const char *id)
 	}
 }
 
+static _Atomic bool settled;
+
+static void note_settled(struct sf_renew_wait *w, int r, const char *why)
+{
+	(void)w;
+	(void)r;
+	(void)why;
+	settled = true;
+}
+
+/* What is being fetched has come, or failed: the clock may be set now. */
 static void is_asked(struct machine *m, unsigned times)
 {
-	while (m->w.asked < times)
+	struct sf_renew_wait w = { .ready = note_settled };
+
+	settled = false;
+	sf_renew_park(sf_aws_provider_renew(m->p), &w);
+	while (!settled)
 		usleep(1000);
 	ck_assert_uint_eq(m->w.asked, times);
 }
@@ -139,7 +154,8 @@ START_TEST(what_has_ended_already_is_an_error)
 	machine_init(&m);
 	machine_says(&m, "old", -5);
 	ck_assert_int_eq(sf_aws_provider_get(m.p, &c, &err), -EKEYEXPIRED);
-	ck_assert_ptr_nonnull(strstr(err.msg, "the machine's role gave credentials that expired 5 s ago"));
+	ck_assert_ptr_nonnull(
+		strstr(err.msg, "the machine's role gave credentials that expired 5 s ago"));
 	machine_release(&m);
 }
 END_TEST
