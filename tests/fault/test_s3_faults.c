@@ -316,7 +316,9 @@ static void nobody(struct reader *rd)
 {
 	static const char *const where[] = { "http://127.0.0.1:1", "http://no-such-host.invalid",
 		                             NULL };
-	struct sf_store_options opt = { .region = "us-east-1", .addressing = "path" };
+	struct sf_store_options opt = { .region = "us-east-1",
+		                        .addressing = "path",
+		                        .cache_size_given = true }; /* none */
 	const char *at = where[sf_test_below(&rd->seed, SF_ARRAY_LEN(where))];
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_store *store;
