@@ -17,6 +17,7 @@ TESTS_UNIT = \
 	%D%/unit/test_catalog \
 	%D%/unit/test_catalog_map \
 	%D%/unit/test_ckpt_builder \
+	%D%/unit/test_ckpt_version \
 	%D%/unit/test_ckpt_check \
 	%D%/unit/test_ckpt_cover \
 	%D%/unit/test_ckpt_group \
@@ -42,9 +43,11 @@ TESTS_UNIT = \
 	%D%/unit/test_hash \
 	%D%/unit/test_iov \
 	%D%/unit/test_item_cache \
+	%D%/unit/test_item_turn \
 	%D%/unit/test_json \
 	%D%/unit/test_facts \
 	%D%/unit/test_library \
+	%D%/unit/test_library_boxes \
 	%D%/unit/test_library_store \
 	%D%/unit/test_key_index \
 	%D%/unit/test_key_match \
@@ -121,9 +124,11 @@ TESTS_UNIT = \
 	%D%/unit/test_values \
 	%D%/unit/test_vfile \
 	%D%/unit/test_view_hf \
+	%D%/unit/test_hf_companions \
 	%D%/unit/test_view_json \
 	%D%/unit/test_view_npy \
 	%D%/unit/test_view_pt \
+	%D%/unit/test_view_pt_objects \
 	%D%/unit/test_view_safetensors \
 	%D%/unit/test_warm \
 	%D%/unit/test_write_file \
@@ -188,7 +193,7 @@ endif
 %C%_fault_test_builder_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 
-%C%_unit_test_view_hf_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2
+%C%_unit_test_hf_companions_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2
 # the kernel answers in part, or not at once
 %C%_unit_test_source_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2,--wrap=mincore,--wrap=fstatfs
 # a file system without O_TMPFILE
@@ -245,6 +250,7 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_unit_test_open_table_LDADD = $(fuse_test_libs)
 %C%_unit_test_slot_LDADD = $(fuse_test_libs)
 %C%_unit_test_library_LDADD = libshardfuse.la $(CHECK_LIBS)
+%C%_unit_test_library_boxes_LDADD = libshardfuse.la $(CHECK_LIBS)
 
 # Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
 TESTS_FUZZ = \
@@ -361,7 +367,7 @@ AM_TESTS_ENVIRONMENT += \
 	UBSAN_OPTIONS=$${UBSAN_OPTIONS:-print_stacktrace=1}; export UBSAN_OPTIONS;
 endif
 
-EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/seam_torch.h %D%/format/seam_tree.h %D%/format/seam_world.h %D%/lib/ckpt_find.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
+EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/seam_torch.h %D%/format/seam_tree.h %D%/format/seam_world.h %D%/lib/builder_world.h %D%/lib/ckpt_find.h %D%/lib/hf_world.h %D%/lib/item_cache_world.h %D%/lib/library_world.h %D%/lib/pt_read_back.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
 EXTRA_DIST += %D%/unit/value_json_cases.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
 EXTRA_DIST += %D%/lib/aws_world.h %D%/lib/sigv4_check.h %D%/lib/fault_campaign.h

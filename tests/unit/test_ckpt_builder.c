@@ -1,70 +1,6 @@
 #include "config.h"
 
-#include <stdio.h>
-
-#include "base/mem.h"
-#include "ckpt/box.h"
-#include "ckpt/ckpt_builder.h"
-#include "tests/lib/ckpt_find.h"
-#include "tests/lib/sf_test.h"
-#include "tests/lib/sf_test_chunks.h"
-
-static struct sf_error err;
-
-static struct sf_ckpt_builder *new_builder(void)
-{
-	struct sf_ckpt_builder *b;
-
-	ck_assert_int_eq(sf_ckpt_builder_new("dcp", "/runs/1", &b, &err), 0);
-	return b;
-}
-
-static struct sf_ckpt *finish(struct sf_ckpt_builder *b)
-{
-	struct sf_ckpt *ckpt;
-
-	ck_assert_msg(sf_ckpt_builder_finish(b, &ckpt, &err) == 0, "%s", err.msg);
-	return ckpt;
-}
-
-static uint32_t add_tensor(struct sf_ckpt_builder *b, const char *name, const uint64_t *shape,
-                           unsigned ndim)
-{
-	uint32_t id;
-
-	ck_assert_msg(sf_ckpt_builder_tensor(b, name, strlen(name), SF_FLOAT32, shape, ndim, &id,
-	                                     &err) == 0,
-	              "%s", err.msg);
-	return id;
-}
-
-static void add_chunk(struct sf_ckpt_builder *b, uint64_t origin, uint64_t extent)
-{
-	ck_assert_msg(sf_ckpt_builder_chunk(b, &origin, &extent, &err) == 0, "%s", err.msg);
-}
-
-static uint32_t add_place(struct sf_ckpt_builder *b, const char *file)
-{
-	uint32_t place;
-
-	ck_assert_msg(sf_ckpt_builder_place(b, file, strlen(file), SF_ITEM_TORCH, SF_CODEC_NONE,
-	                                    &place, &err) == 0,
-	              "%s", err.msg);
-	return place;
-}
-
-static const struct sf_warning *warning(const struct sf_ckpt *ckpt, const char *code,
-                                        const char *key)
-{
-	for (uint32_t i = 0; i < ckpt->nwarnings; i++) {
-		const struct sf_warning *w = &ckpt->warning[i];
-		if (strcmp(w->code, code) == 0 &&
-		    (key ? w->key != SF_NONE && strcmp(ckpt->key[w->key].name, key) == 0
-		         : w->key == SF_NONE))
-			return w;
-	}
-	return NULL;
-}
+#include "tests/lib/builder_world.h"
 
 START_TEST(random_tensors_come_out_as_they_went_in)
 {
@@ -486,64 +422,6 @@ START_TEST(warnings_stop_at_a_thousand_and_say_how_many_more)
 }
 END_TEST
 
-static void version_of(const char *source, int64_t mtime, struct sf_objinfo f, uint8_t hash[16])
-{
-	const struct sf_objinfo listed[] = { f, { .name = "other", .size = 5 } };
-	struct sf_ckpt_builder *b;
-
-	ck_assert_int_eq(sf_ckpt_builder_new("dcp", source, &b, &err), 0);
-	add_place(b, "f");
-	ck_assert_int_eq(sf_ckpt_builder_listing(b, listed, 2, &err), 0);
-	sf_ckpt_builder_facts(b, "2.14", NULL, 7, 4, mtime);
-	struct sf_ckpt *ckpt = finish(b);
-	ck_assert_str_eq(ckpt->writer, "2.14");
-	ck_assert_ptr_null(ckpt->content_metadata);
-	ck_assert_int_eq(ckpt->step, 7);
-	memcpy(hash, ckpt->version_hash, 16);
-	sf_ckpt_free(ckpt);
-}
-
-static void version(const char *source, int64_t mtime, uint64_t size, uint8_t hash[16])
-{
-	version_of(source, mtime, (struct sf_objinfo){ .name = "f", .size = size }, hash);
-}
-
-START_TEST(the_version_hash_changes_with_source_time_and_sizes_only)
-{
-	uint8_t a[16], b[16];
-
-	version("/x", 1, 2, a);
-	version("/x", 1, 2, b);
-	ck_assert_mem_eq(a, b, 16);
-	version("/y", 1, 2, b);
-	ck_assert_mem_ne(a, b, 16);
-	version("/x", 2, 2, b);
-	ck_assert_mem_ne(a, b, 16);
-	version("/x", 1, 3, b);
-	ck_assert_mem_ne(a, b, 16);
-}
-END_TEST
-
-START_TEST(the_version_hash_changes_with_the_version_of_a_file)
-{
-	const struct sf_version of[] = { { .ino = 1 },        { .ino = 2 },
-		                         { .mtime_ns = 1 },   { .mtime_ns = 2 },
-		                         { .etag = "\"1\"" }, { .etag = "\"2\"" },
-		                         { .etag = "" },      { .dev = 0 } };
-	uint8_t hash[SF_ARRAY_LEN(of)][16], b[16];
-
-	for (size_t i = 0; i < SF_ARRAY_LEN(of); i++) {
-		version_of("/x", 1, (struct sf_objinfo){ .name = "f", .size = 2, .version = of[i] },
-		           hash[i]);
-		for (size_t k = 0; k < i; k++)
-			ck_assert_msg(memcmp(hash[k], hash[i], 16) != 0, "%zu and %zu", k, i);
-	}
-	/* another mount of the same disk */
-	version_of("/x", 1, (struct sf_objinfo){ .name = "f", .size = 2, .version.dev = 7 }, b);
-	ck_assert_mem_eq(hash[SF_ARRAY_LEN(of) - 1], b, 16);
-}
-END_TEST
-
 /* 0.2 s with the look-ups; anything quadratic runs into Check's limit for a test. */
 START_TEST(a_million_chunks_are_built_quickly_and_take_at_most_64_bytes_each)
 {
@@ -612,8 +490,6 @@ int main(void)
 	tcase_add_test(tc, twins_of_a_chunk_share_its_item);
 	tcase_add_test(tc, places_are_told_apart_by_file_form_and_transform);
 	tcase_add_test(tc, warnings_stop_at_a_thousand_and_say_how_many_more);
-	tcase_add_test(tc, the_version_hash_changes_with_source_time_and_sizes_only);
-	tcase_add_test(tc, the_version_hash_changes_with_the_version_of_a_file);
 	tcase_add_test(tc, a_million_chunks_are_built_quickly_and_take_at_most_64_bytes_each);
 	tcase_add_test(tc, an_unfinished_builder_is_freed_whole);
 	suite_add_tcase(s, tc);
