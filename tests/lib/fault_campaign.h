@@ -55,7 +55,7 @@ static inline void campaign_check(const struct campaign_held *before, uint64_t f
 	for (int i = 0; i < 1000 && campaign_entries("/proc/self/task") != before->threads; i++)
 		usleep(1000);
 	ck_assert_uint_eq(campaign_entries("/proc/self/task"), before->threads);
-	ck_assert_uint_le(mallinfo2().uordblks, before->bytes + (256u << 10) + 20 * faults);
+	ck_assert_uint_le(mallinfo2().uordblks, before->bytes + (384u << 10) + 20 * faults);
 }
 
 static inline void campaign_longest(_Atomic int64_t *longest_ms, int64_t start_ms)
