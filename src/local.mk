@@ -66,6 +66,8 @@ SF_SOURCES_STORE = \
 	%D%/store/gs_place.c \
 	%D%/store/gs_reply.c \
 	%D%/store/guard.c \
+	%D%/store/hedge.c \
+	%D%/store/hedge_times.c \
 	%D%/store/http_ask.c \
 	%D%/store/hub_token.c \
 	%D%/store/http_range.c \

@@ -85,6 +85,7 @@ TESTS_UNIT = \
 	%D%/unit/test_far_loads \
 	%D%/unit/test_far_reads \
 	%D%/unit/test_far_whole \
+	%D%/unit/test_hedge \
 	%D%/unit/test_readahead \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \

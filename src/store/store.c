@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "store/hedge.h"
 #include "store/cache.h"
 #include "store/source.h"
 #include "store/store_file.h"
@@ -79,7 +80,9 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	if (r < 0)
 		return r;
 	s->opt = opt;
-	if (len && strcmp(schemes[i].scheme, "file") != 0)
+	if (s->far)
+		r = sf_store_hedge(s, &s, err);
+	if (r >= 0 && s->far)
 		r = sf_store_keep(&s, opt, err);
 	if (r < 0) {
 		sf_store_free(s);

@@ -53,6 +53,9 @@ struct sf_counters {
 	_Atomic bool cached;
 	_Atomic uint64_t cache_hits, cache_hit_bytes, cache_misses;
 	_Atomic uint64_t cache_fetched_requests, cache_fetched_bytes;
+	/* requests that were slow and made a second time, their bytes (not counted above); those
+	 * of them that were first */
+	_Atomic uint64_t hedged_requests, hedged_bytes, hedged_won;
 	_Atomic uint64_t cache_kept_bytes; /* of them, what is on disk now or was evicted since */
 	/* of -o prefetch: bytes that are to be read and that were; a total of 0: none */
 	_Atomic uint64_t prefetch_total, prefetched;

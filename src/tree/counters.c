@@ -75,6 +75,16 @@ static void put_prefetch(struct sf_buf *b, const struct sf_counters *c)
 		              load(&c->prefetched), total);
 }
 
+static void put_hedged(struct sf_buf *b, const struct sf_counters *c)
+{
+	if (load(&c->hedged_requests))
+		sf_buf_printf(b,
+		              " \"hedged\": {\"requests\": %" PRIu64 ", \"bytes\": %" PRIu64
+		              ", \"won\": %" PRIu64 "},\n",
+		              load(&c->hedged_requests), load(&c->hedged_bytes),
+		              load(&c->hedged_won));
+}
+
 int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory, char **ret)
 {
 	struct sf_buf b = { 0 };
@@ -85,6 +95,7 @@ int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *m
 	              load(&c->read_requests), load(&c->read_bytes));
 	put_kinds(&b, "fetched_requests", c->fetched_requests);
 	put_kinds(&b, "fetched_bytes", c->fetched_bytes);
+	put_hedged(&b, c);
 	sf_buf_printf(&b,
 	              " \"errors\": %" PRIu64 ",\n \"stale\": %" PRIu64 ",\n \"parked\": %" PRIu64
 	              ",\n",
@@ -147,6 +158,10 @@ int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_s
 	put_metric(&b, "read_requests", "Reads of virtual files.", &c->read_requests);
 	put_metric(&b, "read_bytes", "Bytes of virtual files that were read.", &c->read_bytes);
 	put_metric_kinds(&b, "fetched_requests", "Reads of stored files.", c->fetched_requests);
+	put_metric(&b, "hedged_requests", "Requests that were slow and made a second time.",
+	           &c->hedged_requests);
+	put_metric(&b, "hedged_bytes", "Bytes of them.", &c->hedged_bytes);
+	put_metric(&b, "hedged_won", "Second requests that were answered first.", &c->hedged_won);
 	put_metric_kinds(&b, "fetched_bytes", "Bytes of stored files that were read.",
 	                 c->fetched_bytes);
 	put_metric(&b, "errors", "Reads that failed.", &c->errors);
