@@ -10,6 +10,7 @@
 #include "store/gs_list.h"
 #include "store/gs_store.h"
 #include "store/store_gs.h"
+#include "store/store_s3.h"
 #include "store/url.h"
 
 #define OBJECT_MAX 65536 /* bytes of an object's description */
@@ -148,6 +149,62 @@ static int fill(struct sf_gs_store *s, const struct sf_url *u, const struct sf_s
 	return sf_gs_provider_new(&s->env, &s->provider, err);
 }
 
+/* Google speaks S3's language too, to whoever has a pair of its HMAC keys: variables as that wants
+ * them, named as GDAL has them. */
+static char *hmac_variable(void *arg, const char *name)
+{
+	static const struct {
+		const char *name, *ours, *value;
+	} known[] = {
+		{ "AWS_ACCESS_KEY_ID", "GS_ACCESS_KEY_ID", NULL },
+		{ "AWS_SECRET_ACCESS_KEY", "GS_SECRET_ACCESS_KEY", NULL },
+		{ "AWS_REGION", NULL, "auto" },
+		{ "AWS_ENDPOINT_URL_S3", NULL, "https://" SF_GS_HOST },
+		{ "AWS_EC2_METADATA_DISABLED", NULL, "true" },
+	};
+
+	(void)arg;
+	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++) {
+		if (strcmp(known[i].name, name) != 0)
+			continue;
+		const char *v = known[i].ours ? getenv(known[i].ours) : known[i].value;
+		return v ? strdup(v) : NULL;
+	}
+	return NULL;
+}
+
+static bool is_set(const char *name)
+{
+	const char *v = getenv(name);
+
+	return v && *v;
+}
+
+static bool has_hmac(const struct sf_store_options *opt)
+{
+	if ((opt && opt->no_sign_request) || !is_set("GS_ACCESS_KEY_ID"))
+		return false;
+	return (opt && opt->endpoint_url) || !is_set("STORAGE_EMULATOR_HOST");
+}
+
+static int open_by_hmac(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                        struct sf_store **ret, struct sf_error *err)
+{
+	/* what is for Amazon's users does not count */
+	struct sf_store_options ours = opt ? *opt : (struct sf_store_options){ .region = NULL };
+
+	ours.profile = ours.region = NULL;
+	ours.request_payer = false;
+	if (ours.user_project)
+		return sf_fail(err, -ENOTSUP,
+		               "GS_ACCESS_KEY_ID is set, and by such keys no project can be named "
+		               "that pays: unset it");
+	if (!is_set("GS_SECRET_ACCESS_KEY"))
+		return sf_fail(err, -EBADMSG,
+		               "GS_ACCESS_KEY_ID is set and GS_SECRET_ACCESS_KEY is not");
+	return sf_store_s3_by(io, source, &ours, hmac_variable, ret, err);
+}
+
 int sf_store_gs(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                 struct sf_store **ret, struct sf_error *err)
 {
@@ -156,6 +213,8 @@ int sf_store_gs(struct sf_io *io, const char *source, const struct sf_store_opti
 	struct sf_http *http;
 	int r = sf_url_parse(source, &u, err);
 
+	if (r >= 0 && has_hmac(opt))
+		return open_by_hmac(io, source, opt, ret, err);
 	if (r >= 0)
 		r = sf_http_get(io, &http, err);
 	if (r < 0)

@@ -6,7 +6,8 @@
 
 /*
  * sf_store_gs - what lies below a prefix of a bucket. Endpoint: the option, else
- * STORAGE_EMULATOR_HOST, else Google's. Nothing is asked yet.
+ * STORAGE_EMULATOR_HOST, else Google's. Credentials: gs_credentials.h; with GS_ACCESS_KEY_ID, a key of
+ * HMAC, it is a store of S3 (store_s3.h) at Google's. Nothing is asked yet.
  *
  * An object is read in the generation that the listing, or its description, gave: when that is gone,
  * it is -ESTALE.

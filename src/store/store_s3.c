@@ -154,14 +154,14 @@ static int trust(struct sf_s3_store *s, const struct sf_store_options *opt,
 }
 
 static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_store_options *opt,
-                struct sf_error *err)
+                sf_s3_get_variable *get, struct sf_error *err)
 {
 	struct sf_aws_setup setup = { .profile = NULL };
 	SF_FREE char *endpoint = NULL, *region = NULL;
 	const char *addressing = opt ? opt->addressing : NULL, *home = getenv("HOME");
 	int r;
 
-	s->home = strdup(home ? home : "");
+	s->home = strdup(home && !get ? home : "");
 	s->r.s.source = strdup(u->shown);
 	if (asprintf(&s->prefix, "%s%s", u->path, *u->path ? "/" : "") < 0)
 		s->prefix = NULL;
@@ -169,6 +169,8 @@ static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_s
 	if (!s->home || !s->r.s.source || !s->prefix || !s->keys)
 		return sf_fail(err, -ENOMEM, "no memory");
 	sf_aws_env_of(&s->r, s->home, &s->env);
+	if (get)
+		s->env.get = get;
 	r = sf_aws_setup_read(opt, &s->env, &setup, err);
 	if (r < 0)
 		return r;
@@ -195,6 +197,12 @@ static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_s
 int sf_store_s3(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                 struct sf_store **ret, struct sf_error *err)
 {
+	return sf_store_s3_by(io, source, opt, NULL, ret, err);
+}
+
+int sf_store_s3_by(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                   sf_s3_get_variable *get, struct sf_store **ret, struct sf_error *err)
+{
 	SF_CLEANUP(sf_url_release) struct sf_url u = { 0 };
 	struct sf_s3_store *s;
 	struct sf_http *http;
@@ -214,7 +222,7 @@ int sf_store_s3(struct sf_io *io, const char *source, const struct sf_store_opti
 	s->r.ops = &sf_s3_remote_ops;
 	s->r.http = http;
 	s->payer = opt && opt->request_payer;
-	r = fill(s, &u, opt, err);
+	r = fill(s, &u, opt, get, err);
 	if (r < 0) {
 		s3_free(&s->r.s);
 		return sf_fail_ctx(err, r, "'%s'", u.shown);

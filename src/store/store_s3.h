@@ -18,4 +18,10 @@ int sf_store_s3(struct sf_io *io, const char *source, const struct sf_store_opti
 /* What sf_store_probe() says of such a store. */
 bool sf_s3_probe(struct sf_store *store, const struct sf_probe *to);
 
+/* The same with variables (AWS_ACCESS_KEY_ID ...) that @get tells (malloc'ed, NULL: not set), not the
+ * environment, and no user's files. For others that speak S3's language. NULL: sf_store_s3(). */
+typedef char *sf_s3_get_variable(void *arg, const char *name);
+int sf_store_s3_by(struct sf_io *io, const char *source, const struct sf_store_options *opt,
+                   sf_s3_get_variable *get, struct sf_store **ret, struct sf_error *err);
+
 #endif

@@ -168,6 +168,16 @@ def options(good, server, case):
                 check("a mount shows no secret", not any(SECRET in t for t in texts))
 
 
+def by_google(good, server):
+    """gs:// with HMAC keys is the same language."""
+    near = run("keys", f"{DATA}/dcp/fsdp4/ckpt").stdout
+    env = {"GS_ACCESS_KEY_ID": KEY, "GS_SECRET_ACCESS_KEY": SECRET, "HOME": "/nowhere"}
+    for secret, code in ((SECRET, 0), ("no", 1)):
+        r = run("keys", good.replace("s3://", "gs://"), "--endpoint-url", server.url, env=dict(env, GS_SECRET_ACCESS_KEY=secret))
+        check(f"HMAC keys: exit {code}", r.returncode == code and r.stdout == ("" if code else near), r.stderr)
+    check("HMAC keys: the message", "does not match the key id" in r.stderr, r.stderr)
+
+
 def changed(s3, env):
     """An object that is written again under a mount: ESTALE, never mixed bytes."""
     upload(s3, f"{DATA}/dcp/fsdp4/ckpt", "changed/")
@@ -229,6 +239,7 @@ with Server() as server:
     messages("s3://ckpts/good", env)
     doctors("s3://ckpts/good", env)
     options("s3://ckpts/good", server, "good")
+    by_google("s3://ckpts/good", server)
     odd_keys(s3, env)
     many(s3, env)
     if not fuse:

@@ -460,6 +460,41 @@ START_TEST(credentials_are_not_sent_for_all_to_hear)
 }
 END_TEST
 
+START_TEST(with_keys_of_hmac_it_is_asked_as_s3)
+{
+	struct world *w = begin();
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_store_options opt = { .endpoint_url = w->server.url,
+		                        .profile = "nobody",
+		                        .cache_size_given = true };
+	struct sf_store *s;
+
+	setenv("GS_ACCESS_KEY_ID", "GOOG1E", 1);
+	setenv("AWS_ACCESS_KEY_ID", "AMAZON", 1);
+	setenv("AWS_SECRET_ACCESS_KEY", "other", 1);
+	ck_assert_int_eq(sf_store_open(&w->io, "gs://bkt/run", &opt, &s, &err), -EBADMSG);
+	ck_assert_ptr_nonnull(strstr(err.msg, "GS_SECRET_ACCESS_KEY is not"));
+	setenv("GS_SECRET_ACCESS_KEY", "s3cr3t", 1);
+	ck_assert_msg(sf_store_open(&w->io, "gs://bkt/run", &opt, &s, &err) == 0, "%s", err.msg);
+	ck_assert_str_eq(s->source, "gs://bkt/run");
+	struct sf_store *own = w->store;
+	w->store = s;
+	ck_assert_int_lt(list_nothing(w, &err), 0);
+	w->store = own;
+	sf_store_free(s);
+	ck_assert_ptr_eq(strstr(w->last, "/bkt?delimiter=%2F&encoding-type=url&list-type=2"),
+	                 w->last);
+	ck_assert_ptr_nonnull(strstr(w->last_head, "AWS4-HMAC-SHA256 Credential=GOOG1E/"));
+	ck_assert_ptr_nonnull(strstr(w->last_head, "/auto/s3/aws4_request"));
+	opt.user_project = "p";
+	ck_assert_int_eq(sf_store_open(&w->io, "gs://bkt/run", &opt, &s, &err), -ENOTSUP);
+	/* who is nobody, and who asks an emulator, signs nothing */
+	sf_source_unref(listed(w));
+	ck_assert_ptr_null(strstr(w->last_head, "AWS4"));
+	finish(w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("store_gs");
@@ -478,6 +513,7 @@ int main(void)
 	tcase_add_test(t, a_token_is_shown_and_another_one_when_it_is_not_known);
 	tcase_add_test(t, tokens_that_nobody_knows_are_not_fetched_for_ever);
 	tcase_add_test(t, credentials_are_not_sent_for_all_to_hear);
+	tcase_add_test(t, with_keys_of_hmac_it_is_asked_as_s3);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }
