@@ -100,7 +100,7 @@ START_TEST(a_page_that_comes_again_is_an_error)
 			r = take(&p, rounds[i][k], &err);
 		}
 		ck_assert_int_eq(r, -EBADMSG);
-		ck_assert_ptr_nonnull(strstr(err.msg, "circle"));
+		ck_assert_ptr_nonnull(strstr(err.msg, "repeats itself"));
 		sf_bucket_pager_release(&p);
 	}
 }
