@@ -89,6 +89,7 @@ TESTS_UNIT = \
 	%D%/unit/test_readahead \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
+	%D%/unit/test_reader_items \
 	%D%/unit/test_session \
 	%D%/unit/test_sessions \
 	%D%/unit/test_s3_list \
@@ -105,6 +106,7 @@ TESTS_UNIT = \
 	%D%/unit/test_url \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \
+	%D%/unit/test_st_skipped \
 	%D%/unit/test_st_file_plan \
 	%D%/unit/test_source \
 	%D%/unit/test_source_wait \
@@ -134,6 +136,7 @@ TESTS_UNIT = \
 	%D%/unit/test_view_safetensors \
 	%D%/unit/test_warm \
 	%D%/unit/test_write_file \
+	%D%/unit/test_write_set \
 	%D%/unit/test_write_interrupt \
 	%D%/unit/test_write_parts \
 	%D%/unit/test_xml \
@@ -150,6 +153,7 @@ TESTS_FORMAT = \
 	%D%/format/test_dcp_edges \
 	%D%/format/test_dcp_meta \
 	%D%/format/test_format_dcp \
+	%D%/format/test_dcp_damage \
 	%D%/format/test_composite \
 	%D%/format/test_far_looks \
 	%D%/format/test_negated \
@@ -201,7 +205,8 @@ endif
 # a file system without O_TMPFILE
 %C%_unit_test_atomic_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64,--wrap=fsync
 %C%_unit_test_write_interrupt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open,--wrap=open64
-%C%_unit_test_write_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwritev,--wrap=fsync
+%C%_unit_test_write_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwritev
+%C%_unit_test_write_set_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync
 
 if HAVE_CHECK
 check_PROGRAMS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
@@ -369,7 +374,7 @@ AM_TESTS_ENVIRONMENT += \
 	UBSAN_OPTIONS=$${UBSAN_OPTIONS:-print_stacktrace=1}; export UBSAN_OPTIONS;
 endif
 
-EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/seam_torch.h %D%/format/seam_tree.h %D%/format/seam_world.h %D%/lib/builder_world.h %D%/lib/ckpt_find.h %D%/lib/hf_world.h %D%/lib/item_cache_world.h %D%/lib/library_world.h %D%/lib/pt_read_back.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
+EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/dcp_world.h %D%/format/seam_torch.h %D%/format/seam_tree.h %D%/format/seam_world.h %D%/lib/builder_world.h %D%/lib/ckpt_find.h %D%/lib/hf_world.h %D%/lib/item_cache_world.h %D%/lib/library_world.h %D%/lib/pt_read_back.h %D%/lib/reader_world.h %D%/lib/st_world.h %D%/lib/write_world.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
 EXTRA_DIST += %D%/unit/value_json_cases.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
 EXTRA_DIST += %D%/lib/aws_world.h %D%/lib/sigv4_check.h %D%/lib/fault_campaign.h

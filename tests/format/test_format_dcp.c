@@ -1,32 +1,6 @@
 #include "config.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <string.h>
-
-#include "ckpt/place.h"
-#include "base/buf.h"
-#include "base/json.h"
-#include "base/mem.h"
-#include "base/path.h"
-#include "format/dcp/dcp_lower.h"
-#include "format/dcp/dcp_read.h"
-#include "format/dcp/dcp_dir.h"
-#include "format/format.h"
-#include "read/reader.h"
-#include "tests/lib/ckpt_find.h"
-#include "tests/lib/test_stores.h"
-#include "tests/format/dcp_meta_text.h"
-#include "tests/lib/sf_test.h"
-
-static struct sf_io *io(void)
-{
-	static struct sf_io the; /* of this test's process */
-
-	if (!the.pool)
-		ck_assert_int_eq(sf_io_init(&the, 1, NULL), 0);
-	return &the;
-}
+#include "tests/format/dcp_world.h"
 
 static struct sf_ckpt *load_dir(const char *path)
 {
@@ -40,22 +14,6 @@ static struct sf_ckpt *load_dir(const char *path)
 	ck_assert_msg(r >= 0, "%s: %s", path, err.msg);
 	sf_store_free(store);
 	return ckpt;
-}
-
-static uint8_t *slurp(const char *path, size_t *ret_len)
-{
-	FILE *f = fopen(path, "rb");
-	uint8_t *at;
-
-	if (!f)
-		return NULL;
-	fseek(f, 0, SEEK_END);
-	*ret_len = (size_t)ftell(f);
-	rewind(f);
-	at = malloc(*ret_len + 1);
-	ck_assert_uint_eq(fread(at, 1, *ret_len, f), *ret_len);
-	fclose(f);
-	return at;
 }
 
 /* Calls @each for every case folder of the test data; returns how many. */
@@ -218,67 +176,6 @@ START_TEST(both_readers_agree_on_every_case)
 }
 END_TEST
 
-/* Loads a store of these objects; returns the code, the message in @msg. */
-static int load_mem(const struct sf_mem_object *files, size_t n, const struct sf_load_options *opt,
-                    struct sf_ckpt **ret, char msg[SF_ERROR_MAX])
-{
-	struct sf_error err = SF_ERROR_INIT;
-	struct sf_store *store;
-	int r;
-
-	ck_assert_int_eq(sf_store_mem(io(), files, n, &store, NULL), 0);
-	r = sf_ckpt_load(store, opt, ret, &err);
-	memcpy(msg, err.msg, SF_ERROR_MAX);
-	sf_store_free(store);
-	return r;
-}
-
-START_TEST(what_was_not_committed_says_so)
-{
-	const struct sf_mem_object tmp[] = { { ".metadata.tmp", "x", 1 },
-		                             { "__0_0.distcp", "x", 1 } },
-				   data[] = { { "__0_0.distcp", "x", 1 } },
-				   other[] = { { "README", "x", 1 } },
-				   rank[] = { { "__0.metadata", "x", 1 },
-		                              { "__2.metadata", "x", 1 } };
-	struct sf_ckpt *ckpt;
-	char msg[SF_ERROR_MAX];
-
-	ck_assert_int_eq(load_mem(tmp, 2, NULL, &ckpt, msg), -ENOENT);
-	ck_assert_msg(strstr(msg, "not committed: .metadata.tmp only") != NULL, "%s", msg);
-	ck_assert_int_eq(load_mem(data, 1, NULL, &ckpt, msg), -ENOENT);
-	ck_assert_msg(strstr(msg, "not committed") != NULL && strstr(msg, "__0_0.distcp"), "%s",
-	              msg);
-	ck_assert_int_eq(load_mem(other, 1, NULL, &ckpt, msg), -ENOENT);
-	ck_assert_msg(strstr(msg, "README") != NULL, "%s", msg);
-	ck_assert_int_eq(load_mem(rank, 2, NULL, &ckpt, msg), -ENOENT);
-	ck_assert_msg(strstr(msg, "__1.metadata") != NULL, "%s", msg);
-}
-END_TEST
-
-/* The metadata of a small case with one text put in another's place; their lengths are equal. */
-static uint8_t *patched(const char *below, const char *old, const char *new, size_t *ret_len)
-{
-	char path[4096];
-	uint8_t *at = slurp(sf_test_data(path, below), ret_len), *p;
-	int n = 0;
-
-	ck_assert_ptr_nonnull(at);
-	ck_assert_uint_eq(strlen(old), strlen(new));
-	for (p = at; (p = memmem(p, *ret_len - (size_t)(p - at), old, strlen(old))); n++)
-		memcpy(p, new, strlen(new));
-	ck_assert_int_gt(n, 0);
-	return at;
-}
-
-static bool warned(const struct sf_ckpt *ckpt, const char *code, const char *text)
-{
-	for (uint32_t i = 0; i < ckpt->nwarnings; i++)
-		if (strcmp(ckpt->warning[i].code, code) == 0 && strstr(ckpt->warning[i].text, text))
-			return true;
-	return false;
-}
-
 START_TEST(lone_surrogates_of_names_are_the_bytes_they_stand_for)
 {
 	static const char *const want[] = { "\xff", "%\xff/", "\xc3\xa9\xc3", "ok.\x80\xfe.w",
@@ -391,103 +288,6 @@ START_TEST(an_unknown_transform_is_named_and_its_keys_stay)
 }
 END_TEST
 
-/* The files of a case as objects in memory, their names behind @prefix; at most @max. */
-static size_t objects_of(const char *below, const char *prefix, struct sf_mem_object *ret,
-                         size_t max)
-{
-	char path[4096], file[8192], name[512];
-	DIR *d = opendir(sf_test_data(path, below));
-	struct dirent *e;
-	size_t n = 0;
-
-	ck_assert_ptr_nonnull(d);
-	while ((e = readdir(d))) {
-		size_t len;
-		if (strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0)
-			continue;
-		ck_assert_uint_lt(n, max);
-		snprintf(file, sizeof(file), "%s/%s", path, e->d_name);
-		snprintf(name, sizeof(name), "%s%s", prefix, e->d_name);
-		ret[n].name = strdup(name);
-		ret[n].at = slurp(file, &len);
-		ck_assert_ptr_nonnull(ret[n].at);
-		ret[n++].len = len;
-	}
-	closedir(d);
-	return n;
-}
-static void free_objects(struct sf_mem_object *files, size_t n)
-{
-	for (size_t i = 0; i < n; i++) {
-		free((void *)(uintptr_t)files[i].name);
-		free((void *)(uintptr_t)files[i].at);
-	}
-}
-
-START_TEST(unreadable_metadata_gives_way_to_the_ranks_own)
-{
-	struct sf_mem_object files[32];
-	size_t n = objects_of("dcp/ranklocal/ckpt", "", files, 31);
-	struct sf_ckpt *alone = NULL, *both = NULL, *none = NULL;
-	char msg[SF_ERROR_MAX];
-
-	ck_assert_int_eq(load_mem(files, n, NULL, &alone, msg), 0);
-	ck_assert_uint_eq(alone->nwarnings, 0);
-	files[n++] = (struct sf_mem_object){ strdup(".metadata"), memset(malloc(9), 'x', 9), 9 };
-	ck_assert_msg(load_mem(files, n, NULL, &both, msg) == 0, "%s", msg);
-	ck_assert_uint_gt(both->nkeys, 0);
-	ck_assert_uint_eq(both->nkeys, alone->nkeys);
-	ck_assert_uint_eq(both->nchunks, alone->nchunks);
-	ck_assert(warned(both, "unread-metadata", ".metadata"));
-	/* nor is a rank's readable: both are said */
-	for (size_t i = 0; i < n; i++)
-		if (strcmp(files[i].name, "__0.metadata") == 0)
-			files[i].len = 5;
-	ck_assert_int_eq(load_mem(files, n, NULL, &none, msg), -EBADMSG);
-	ck_assert_msg(strstr(msg, "'.metadata'") && strstr(msg, "__0.metadata"), "%s", msg);
-	sf_ckpt_free(alone);
-	sf_ckpt_free(both);
-	free_objects(files, n);
-}
-END_TEST
-
-/* The first: its own read; the second: the first rank's, when it turned out to be malformed. */
-START_TEST(metadata_that_could_not_be_read_this_time_fails_the_load)
-{
-	struct sf_mem_object files[32];
-	size_t n = objects_of("dcp/ranklocal/ckpt", "", files, 31);
-	struct sf_fault plan = { .fail_at = _i ? 2 : 0, .code = -EIO };
-	struct sf_error err = SF_ERROR_INIT;
-	struct sf_store *inner, *store;
-	struct sf_ckpt *ckpt = NULL;
-
-	files[n++] = (struct sf_mem_object){ strdup(".metadata"), memset(malloc(9), 'x', 9), 9 };
-	ck_assert_int_eq(sf_store_mem(io(), files, n, &inner, NULL), 0);
-	ck_assert_int_eq(sf_store_fault(inner, &plan, &store, NULL), 0);
-	ck_assert_int_eq(sf_ckpt_load(store, NULL, &ckpt, &err), -EIO);
-	ck_assert_msg(strstr(err.msg, ".metadata") != NULL, "%s", err.msg);
-	sf_store_free(store);
-	free_objects(files, n);
-}
-END_TEST
-
-START_TEST(metadata_that_is_not_what_was_listed_is_stale)
-{
-	const struct sf_mem_object file = { ".metadata", "x", 1 };
-	const struct sf_objinfo listed = { .name = ".metadata", .size = 2 };
-	struct sf_error err = SF_ERROR_INIT;
-	struct dcp_found found;
-	struct dcp_meta m = { 0 };
-	struct sf_store *store;
-
-	ck_assert_int_eq(sf_store_mem(io(), &file, 1, &store, NULL), 0);
-	ck_assert_int_eq(dcp_read_dir(&m, store, &listed, 1, "", &found, &err), -ESTALE);
-	ck_assert_msg(strstr(err.msg, ".metadata") != NULL, "%s", err.msg);
-	dcp_meta_release(&m);
-	sf_store_free(store);
-}
-END_TEST
-
 /* A child whose keys get its container in front, and whose data is safetensors: there they have
  * their own names. */
 START_TEST(a_composite_of_safetensors_mode_reads_as_its_child_alone)
@@ -532,61 +332,6 @@ START_TEST(a_composite_of_safetensors_mode_reads_as_its_child_alone)
 		sf_store_free(store[k]);
 		free_objects(files[k], n[k]);
 	}
-}
-END_TEST
-
-/* accelerate saves the model, then the optimizer; the job ended in between. */
-START_TEST(a_child_that_was_not_committed_is_left_out_and_said)
-{
-	const struct sf_load_options complete = { .complete = true };
-	struct sf_mem_object files[34];
-	size_t n = objects_of("dcp/safetensors/ckpt", "pytorch_model_fsdp_0/", files, 32);
-	struct sf_ckpt *ckpt = NULL;
-	char msg[SF_ERROR_MAX];
-	int r;
-
-	files[n] = (struct sf_mem_object){ "optimizer_0/__0_0.distcp", "x", 1 };
-	files[n + 1] = (struct sf_mem_object){ "optimizer_0/__1_0.distcp", "x", 1 };
-	r = load_mem(files, n + 2, NULL, &ckpt, msg);
-	ck_assert_msg(r == 0, "%s", msg);
-	ck_assert(warned(ckpt, "not-committed", "optimizer_0/"));
-	ck_assert_uint_eq(ckpt->nwarnings, 1);
-	sf_ckpt_free(ckpt);
-	ck_assert_int_eq(load_mem(files, n + 2, &complete, &ckpt, msg), -EBADMSG);
-	ck_assert_msg(strstr(msg, "optimizer_0/") != NULL, "%s", msg);
-	r = load_mem(files, n, NULL, &ckpt, msg);
-	ck_assert_msg(r == 0, "%s", msg);
-	ck_assert_uint_eq(ckpt->nwarnings, 0);
-	sf_ckpt_free(ckpt);
-	free_objects(files, n);
-}
-END_TEST
-
-START_TEST(an_index_that_names_missing_files_warns)
-{
-	static const char index[] =
-		"{\"metadata\": {}, \"weight_map\": {\"a\": \"model-00001-of-00002.safetensors\", "
-		"\"b\": \"model-00002-of-00002.safetensors\", \"c\": \"../x.safetensors\", \"d\": "
-		"\"model-00001-of-00002.safetensors\"}}";
-	static const char st[] = "\x40\0\0\0\0\0\0\0{\"a\":{\"dtype\":\"U8\",\"shape\":[2],\"data_"
-				 "offsets\":[0,2]}}                   ";
-	const struct sf_mem_object files[] = {
-		{ "model.safetensors.index.json", index, sizeof(index) - 1 },
-		{ "model-00001-of-00002.safetensors", st, 8 + 64 + 2 }
-	};
-	struct sf_ckpt *ckpt = NULL;
-	char msg[SF_ERROR_MAX];
-	int r;
-
-	ck_assert_uint_ge(sizeof(st), 8 + 64 + 2);
-	r = load_mem(files, 2, NULL, &ckpt, msg);
-	ck_assert_msg(r == 0, "%s", msg);
-	ck_assert_uint_eq(ckpt->nkeys, 1);
-	ck_assert(warned(ckpt, "missing-file", "'b'"));
-	ck_assert(warned(ckpt, "missing-file", "'c'"));
-	ck_assert(warned(ckpt, "missing-item", "'d'"));
-	ck_assert_str_eq(ckpt->format, "safetensors");
-	sf_ckpt_free(ckpt);
 }
 END_TEST
 
@@ -649,17 +394,11 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, every_case_has_its_keys_with_dtype_and_shape);
 	tcase_add_test(tc, both_readers_agree_on_every_case);
-	tcase_add_test(tc, what_was_not_committed_says_so);
 	tcase_add_test(tc, lone_surrogates_of_names_are_the_bytes_they_stand_for);
 	tcase_add_test(tc, two_keys_of_the_same_bytes_are_refused_with_the_reason);
 	tcase_add_test(tc, a_file_name_that_leads_outside_is_refused);
 	tcase_add_test(tc, an_unknown_transform_is_named_and_its_keys_stay);
-	tcase_add_test(tc, unreadable_metadata_gives_way_to_the_ranks_own);
-	tcase_add_loop_test(tc, metadata_that_could_not_be_read_this_time_fails_the_load, 0, 2);
-	tcase_add_test(tc, metadata_that_is_not_what_was_listed_is_stale);
 	tcase_add_test(tc, a_composite_of_safetensors_mode_reads_as_its_child_alone);
-	tcase_add_test(tc, a_child_that_was_not_committed_is_left_out_and_said);
-	tcase_add_test(tc, an_index_that_names_missing_files_warns);
 	tcase_add_test(tc, an_unknown_source_format_is_refused_by_name);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("sizes"); /* with the ordinary limit of time */

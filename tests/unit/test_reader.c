@@ -1,55 +1,6 @@
 #include "config.h"
 
-#include <pthread.h>
-#include <stdatomic.h>
-#include <sys/mman.h>
-#include <sys/resource.h>
-
-#include "tests/lib/parts_zeros.h"
-#include "tests/lib/test_stores.h"
-#include "base/mem.h"
-#include "parse/zstd.h"
-#include "read/reader.h"
-#include "store/guard.h"
-#include "tests/lib/sf_fake_ckpt.h"
-
-/* One part of a virtual file: what the test asks a reader for. */
-struct ask {
-	enum { ASK_TENSOR, ASK_OBJECT, ASK_LISTED, ASK_BYTES } kind;
-	uint32_t index;
-	uint64_t off, len;
-	enum sf_dtype cast;
-	const uint8_t *bytes;
-};
-struct asks {
-	struct ask at[16];
-	unsigned n;
-};
-
-static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
-{
-	const struct asks *a = arg;
-	int r = 0;
-
-	for (unsigned i = 0; i < a->n && r >= 0; i++) {
-		const struct ask *k = &a->at[i];
-		switch (k->kind) {
-		case ASK_TENSOR:
-			r = sf_parts_tensor(p, k->index, k->off, k->len, k->cast);
-			break;
-		case ASK_OBJECT:
-			r = sf_parts_object(p, k->index, k->off, k->len);
-			break;
-		case ASK_LISTED:
-			r = sf_parts_listed(p, k->index, k->off, k->len);
-			break;
-		case ASK_BYTES:
-			r = k->bytes ? sf_parts_bytes(p, k->bytes, k->len) : parts_zeros(p, k->len);
-			break;
-		}
-	}
-	return r;
-}
+#include "tests/lib/reader_world.h"
 
 static const enum sf_dtype floats[] = { SF_FLOAT32, SF_BFLOAT16, SF_FLOAT64, SF_FLOAT16 };
 
@@ -105,8 +56,6 @@ static struct ask random_ask(const struct fake *f, uint64_t *seed, uint8_t *want
 	return k;
 }
 
-#define ROOM (1 << 20)
-
 /* Reads @n random ranges in the ways there are and compares. */
 static void compare(struct sf_reader *r, const struct fake *f, uint64_t seed, unsigned n)
 {
@@ -155,28 +104,6 @@ static void compare(struct sf_reader *r, const struct fake *f, uint64_t seed, un
 	}
 	free(want);
 	free(got);
-}
-
-/* 0 memory, 1 files, 2 memory where nothing is answered at once, 3 files with few open at once,
- * short runs copied out of mappings */
-static void open_store(struct fake *f, struct sf_io *io, int how, struct sf_fault *plan,
-                       char dir[256], struct sf_store **ret)
-{
-	struct sf_store *inner;
-
-	*dir = 0;
-	fake_objects(f);
-	if (how == 1 || how == 3) {
-		fake_write(f, dir);
-		ck_assert_int_eq(sf_store_open(io, dir, NULL, ret, NULL), 0);
-		return;
-	}
-	ck_assert_int_eq(sf_store_mem(io, f->object, FAKE_FILES, ret, NULL), 0);
-	if (how == 2) {
-		inner = *ret;
-		*plan = (struct sf_fault){ .fail_at = -1, .delay_ms = 1 };
-		ck_assert_int_eq(sf_store_fault(inner, plan, ret, NULL), 0);
-	}
 }
 
 struct thread {
@@ -492,185 +419,6 @@ START_TEST(lent_rows_of_column_shards_come_in_order)
 }
 END_TEST
 
-/* A tensor "w" of one chunk, @rows * @cols, in one item at the start of file 0 behind @lead other
- * bytes. */
-static void one_item(struct fake *f, enum sf_dtype dtype, uint64_t rows, uint64_t cols, bool conj,
-                     bool raw, uint64_t lead, uint64_t cut)
-{
-	const uint64_t shape[2] = { rows, cols }, zero[2] = { 0 }, stride[2] = { cols, 1 };
-	struct fake_tensor *t = &f->t[0];
-	uint32_t number, place;
-	struct sf_buf pkl = { 0 };
-	uint8_t *data;
-
-	fake_begin(f, 1);
-	f->ntensors = 1;
-	t->dtype = dtype;
-	t->bytes = rows * cols * sf_dtype_info(dtype)->bytes;
-	t->dense = malloc(t->bytes);
-	data = malloc(t->bytes);
-	for (uint64_t k = 0; k < t->bytes; k++)
-		t->dense[k] = (uint8_t)sf_test_rand(&f->seed);
-	fake_box(data, t->dense, shape, 2, sf_dtype_info(dtype)->bytes, zero, shape, stride, conj);
-	for (uint64_t k = 0; k < lead; k++)
-		sf_buf_byte(&f->file[0], 0xee);
-	if (raw) {
-		sf_buf_add(&f->file[0], data, t->bytes);
-	} else {
-		fake_pkl(&pkl, dtype, shape, stride, 2, rows * cols, 0, conj);
-		fake_zip(&f->file[0], &pkl, data, t->bytes, false);
-	}
-	ck_assert_int_ge(sf_ckpt_builder_tensor(f->b, "w", 1, dtype, shape, 2, &number, NULL), 0);
-	ck_assert_int_ge(sf_ckpt_builder_chunk(f->b, zero, shape, NULL), 0);
-	ck_assert_int_ge(sf_ckpt_builder_place(f->b, f->name[0], strlen(f->name[0]),
-	                                       raw ? SF_ITEM_RAW : SF_ITEM_TORCH, SF_CODEC_NONE,
-	                                       &place, NULL),
-	                 0);
-	sf_ckpt_builder_set_item(f->b, number, 0, place, lead, f->file[0].len - lead - cut);
-	sf_buf_release(&pkl);
-	free(data);
-}
-
-/* What is lent cannot be changed on its way: bytes whose signs are to be flipped are not. */
-START_TEST(items_with_flipped_signs_are_not_lent)
-{
-	bool conj = _i & 1;
-	struct asks a = { .n = 1 };
-	struct sf_read rd = { .emit = emit, .arg = &a };
-	struct sf_store *store;
-	struct sf_reader *r;
-	struct sf_fault plan;
-	struct sf_io io;
-	struct fake f;
-	char dir[256];
-	uint64_t at = 0;
-
-	ck_assert_int_eq(sf_io_init(&io, 2, NULL), 0);
-	one_item(&f, SF_COMPLEX64, 64, 64, conj, false, 0, 0);
-	open_store(&f, &io, _i / 2, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
-	rd.len = f.t[0].bytes;
-	a.at[0] = (struct ask){ .kind = ASK_TENSOR, .len = rd.len };
-	for (int i = 0; i < 2; i++) { /* the header is known the second time */
-		ck_assert_int_eq(sf_read_wait(r, &rd), 0);
-		for (int k = 0; k < rd.niov; at += rd.iov[k++].iov_len)
-			ck_assert_mem_eq(rd.iov[k].iov_base, f.t[0].dense + at, rd.iov[k].iov_len);
-		ck_assert_uint_eq(at, rd.len);
-		if (_i == 0 && i == 1) /* lent it would have been */
-			ck_assert((uint8_t *)rd.iov[0].iov_base >= f.file[0].at &&
-			          (uint8_t *)rd.iov[0].iov_base < f.file[0].at + f.file[0].len);
-		sf_read_release(&rd);
-		at = 0;
-	}
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	if (*dir)
-		fake_remove(&f, dir);
-	fake_release(&f);
-}
-END_TEST
-
-/* How many bytes of one_item()'s file lie behind the elements. */
-static uint64_t behind_payload(bool raw)
-{
-	struct fake f;
-
-	one_item(&f, SF_FLOAT32, 50, 50, false, raw, 100, 0);
-	const uint8_t *at = memmem(f.file[0].at, f.file[0].len, f.t[0].dense, f.t[0].bytes);
-	ck_assert_ptr_nonnull(at);
-	uint64_t n = (uint64_t)(f.file[0].at + f.file[0].len - (at + f.t[0].bytes));
-	fake_release(&f);
-	return n;
-}
-
-/* _i / 2: bytes that the item lacks of its elements, in both forms. What follows in the file is
- * another item's. */
-START_TEST(a_short_item_never_gives_its_neighbours_bytes)
-{
-	struct sf_error err = SF_ERROR_INIT;
-	struct sf_store *store;
-	struct sf_reader *r;
-	struct sf_fault plan;
-	struct sf_io io;
-	struct fake f;
-	char dir[256];
-	bool raw = _i & 1;
-	uint64_t lacks = (uint64_t)_i / 2;
-	uint8_t *got;
-
-	ck_assert_int_eq(sf_io_init(&io, 2, NULL), 0);
-	one_item(&f, SF_FLOAT32, 50, 50, false, raw, 100, behind_payload(raw) + lacks);
-	open_store(&f, &io, 0, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
-	got = malloc(f.t[0].bytes);
-	int e = sf_read_tensor(r, 0, 0, got, f.t[0].bytes, &err);
-	ck_assert_msg(e == (lacks ? -EBADMSG : 0), "%d %s", e, err.msg);
-	if (lacks)
-		ck_assert_msg(strstr(err.msg, "10000") != NULL, "%s", err.msg);
-	else
-		ck_assert_mem_eq(got, f.t[0].dense, f.t[0].bytes);
-	free(got);
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_release(&f);
-}
-END_TEST
-
-/* _i: bytes that the file lacks at the end of a blob's payload. */
-START_TEST(a_blob_that_ends_before_its_payload_is_refused)
-{
-	const uint64_t shape[1] = { 250 }, zero[1] = { 0 };
-	struct sf_error err = SF_ERROR_INIT;
-	struct sf_buf json = { 0 };
-	uint8_t n[8], data[1000], got[1000];
-	uint32_t number, place;
-	struct sf_store *store;
-	struct sf_reader *r;
-	struct sf_fault plan;
-	struct sf_io io;
-	struct fake f;
-	char dir[256];
-
-	ck_assert_int_eq(sf_io_init(&io, 2, NULL), 0);
-	fake_begin(&f, 1);
-	for (size_t i = 0; i < sizeof(data); i++)
-		data[i] = (uint8_t)(i * 7);
-	sf_buf_str(&json, "{");
-	sf_st_put_entry(&json, "w", 1, SF_FLOAT32, shape, 1, 0, 1000);
-	sf_buf_str(&json, "}");
-	sf_put_le64(n, json.len);
-	sf_buf_add(&f.file[0], n, 8);
-	sf_buf_add(&f.file[0], json.at, json.len);
-	sf_buf_add(&f.file[0], data, 1000 - (size_t)_i);
-	ck_assert_int_ge(sf_ckpt_builder_tensor(f.b, "w", 1, SF_FLOAT32, shape, 1, &number, NULL),
-	                 0);
-	ck_assert_int_ge(sf_ckpt_builder_chunk(f.b, zero, shape, NULL), 0);
-	ck_assert_int_ge(sf_ckpt_builder_place(f.b, f.name[0], strlen(f.name[0]), SF_ITEM_ST_BLOB,
-	                                       SF_CODEC_NONE, &place, NULL),
-	                 0);
-	sf_ckpt_builder_set_item(f.b, number, 0, place, 0, 1000);
-	open_store(&f, &io, 0, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
-	int e = sf_read_tensor(r, 0, 0, got, 1000, &err);
-	ck_assert_msg(e == (_i ? -EBADMSG : 0), "%d %s", e, err.msg);
-	if (_i)
-		ck_assert_msg(strstr(err.msg, "'w'") && strstr(err.msg, "payload of 1000 bytes"),
-		              "%s", err.msg);
-	else
-		ck_assert_mem_eq(got, data, 1000);
-	sf_buf_release(&json);
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_release(&f);
-}
-END_TEST
-
 /* More long runs than a reply has iovecs: some are copied. */
 START_TEST(a_reply_of_very_many_runs_has_few_iovecs)
 {
@@ -784,9 +532,6 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, a_tensor_is_fetched_once_with_a_header_an_item, 0, 12);
 	tcase_add_loop_test(t, reads_under_way_share_a_few_open_files, 0, 2);
 	tcase_add_loop_test(t, lent_rows_of_column_shards_come_in_order, 0, 4);
-	tcase_add_loop_test(t, items_with_flipped_signs_are_not_lent, 0, 4);
-	tcase_add_loop_test(t, a_short_item_never_gives_its_neighbours_bytes, 0, 8);
-	tcase_add_loop_test(t, a_blob_that_ends_before_its_payload_is_refused, 0, 2);
 	tcase_add_test(t, a_reply_of_very_many_runs_has_few_iovecs);
 	tcase_add_test(t, what_a_view_gives_wrongly_is_refused);
 	suite_add_tcase(s, t);
