@@ -33,8 +33,8 @@ struct sf_fs {
 	unsigned request_timeout_s; /* after which the kernel gives us up; 0: never */
 	unsigned size_timeout_s;    /* after which who waits for a size is told so; 0: never */
 	struct sf_open_table open;
-	/* Sizes views. Its tasks wait for reads, which may wait for tasks of io->work: not one of
-	 * those. */
+	/* Sizes views. Its tasks wait for reads, which may wait for what tasks of io->make make, and
+	 * end on io->pool: not one of those. */
 	struct sf_thread_pool *sizers;
 	bool passthrough; /* the kernel agreed to serve shards/ itself (kernel_init.h) */
 	int session_fd;

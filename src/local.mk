@@ -225,6 +225,7 @@ SF_SOURCES_READ = \
 	%D%/read/readahead.c \
 	%D%/read/reader.c \
 	%D%/read/shared.c \
+	%D%/read/slow_headers.c \
 	%D%/read/steps.c \
 	%D%/read/streams.c \
 	%D%/read/whole_items.c

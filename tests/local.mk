@@ -82,6 +82,7 @@ TESTS_UNIT = \
 	%D%/unit/test_batch \
 	%D%/unit/test_quote \
 	%D%/unit/test_far_counts \
+	%D%/unit/test_far_headers \
 	%D%/unit/test_far_loads \
 	%D%/unit/test_far_reads \
 	%D%/unit/test_far_whole \

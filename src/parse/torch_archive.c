@@ -55,19 +55,28 @@ int sf_torch_source_read(void *arg, const struct sf_torch_range *range, size_t n
 	return r;
 }
 
+int sf_torch_fits(uint64_t in_len, uint64_t off, uint64_t len, uint64_t most, const char *what,
+                  struct sf_error *err)
+{
+	if (off > in_len || len > in_len - off)
+		return sf_fail(err, -EBADMSG, "%s: bytes %" PRIu64 " + %" PRIu64 " of %" PRIu64,
+		               what, off, len, in_len);
+	if (len > most)
+		return sf_fail(err, -E2BIG, "%s has %" PRIu64 " bytes, the limit is %" PRIu64, what,
+		               len, most);
+	return 0;
+}
+
 int sf_torch_get(const struct sf_torch_input *in, uint64_t off, uint64_t len, uint64_t most,
                  const char *what, struct sf_arena *scratch, const uint8_t **ret,
                  struct sf_error *err)
 {
 	const struct sf_torch_range range = { off, len };
 	uint8_t *own;
+	int r = sf_torch_fits(in->len, off, len, most, what, err);
 
-	if (off > in->len || len > in->len - off)
-		return sf_fail(err, -EBADMSG, "%s: bytes %" PRIu64 " + %" PRIu64 " of %" PRIu64,
-		               what, off, len, in->len);
-	if (len > most)
-		return sf_fail(err, -E2BIG, "%s has %" PRIu64 " bytes, the limit is %" PRIu64, what,
-		               len, most);
+	if (r < 0)
+		return r;
 	if (in->at) {
 		*ret = in->at + off;
 		return 0;

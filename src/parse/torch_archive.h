@@ -77,8 +77,8 @@ struct sf_torch_options {
  *          -EBADMSG malformed (a CRC that is there and wrong, too); -ENOMEM; those of read.
  * Memory:  everything is @arena's. What is needed meanwhile is charged to the arena's charge.
  * Threads: pure but for read.
- * Cost:    zip: four reads, of the end, the directory, all local headers, and data.pkl; stream and
- *          tar: a read for each storage or 64 KiB.
+ * Cost:    zip: four reads, of the end, the directory, all local headers, and data.pkl (and one of
+ *          3 bytes); stream and tar: a read for each storage or 64 KiB.
  * Source:  pytorch/pytorch torch/serialization.py (2.13: _load, _legacy_load, legacy_load).
  */
 int sf_torch_open(const struct sf_torch_input *in, const struct sf_torch_options *opt,
@@ -87,6 +87,26 @@ int sf_torch_open(const struct sf_torch_input *in, const struct sf_torch_options
 /* The storage of that key, NULL: none. O(log n). */
 const struct sf_torch_record *sf_torch_record_find(const struct sf_torch_record *at, size_t n,
                                                    const char *key, size_t len);
+
+/*
+ * A zip, opened in rounds by who must not wait. A round is ranges that are wanted, all inside the
+ * archive; when their bytes are there, it goes on with the next one.
+ *
+ * @head: the archive's first bytes, 4 of them or more: -ENOTSUP where it is no zip.
+ * Errors, memory: as sf_torch_open's. Cost: as many rounds as that has reads.
+ */
+struct sf_torch_zip;
+int sf_torch_zip_begin(uint64_t len, const uint8_t *head, size_t head_len,
+                       const struct sf_torch_options *opt, struct sf_arena *arena,
+                       struct sf_torch_zip **ret, struct sf_error *err);
+/* The round's ranges, until it is taken; there may be none. */
+const struct sf_torch_range *sf_torch_zip_wants(const struct sf_torch_zip *z, size_t *ret_n);
+/* @bytes: those, one behind the other, not NULL. 1: the next round; 0: *ret; negative: it is over,
+ * but to be freed. */
+int sf_torch_zip_take(struct sf_torch_zip *z, const uint8_t *bytes, struct sf_torch_archive *ret,
+                      struct sf_error *err);
+uint64_t sf_torch_zip_holds(const struct sf_torch_zip *z); /* bytes of memory, @arena's too */
+void sf_torch_zip_free(struct sf_torch_zip *z);            /* NULL is fine */
 
 /* A zip's directory alone: two reads. @ret is @arena's; -E2BIG over @part_max bytes. */
 int sf_torch_zip_dir(const struct sf_torch_input *in, uint64_t part_max, struct sf_arena *arena,

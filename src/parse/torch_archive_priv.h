@@ -5,6 +5,9 @@
 #include "base/vec.h"
 #include "parse/torch_archive.h"
 
+#define SF_TORCH_PART_MAX (UINT64_C(1) << 30)
+#define SF_TORCH_NOT_READ "not a file of torch.save that is read here"
+
 SF_VEC(sf_torch_records, struct sf_torch_record);
 
 /* One opening. */
@@ -17,6 +20,9 @@ struct sf_torch_open_op {
 	struct sf_error *err;
 };
 
+/* Are [off, off + len) inside @in_len bytes, and no more than @most? -EBADMSG, -E2BIG. */
+int sf_torch_fits(uint64_t in_len, uint64_t off, uint64_t len, uint64_t most, const char *what,
+                  struct sf_error *err);
 /* [off, off + len) of the input: borrowed, or in @scratch. @what is for messages. */
 int sf_torch_get(const struct sf_torch_input *in, uint64_t off, uint64_t len, uint64_t most,
                  const char *what, struct sf_arena *scratch, const uint8_t **ret,

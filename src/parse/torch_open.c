@@ -3,8 +3,6 @@
 #include "base/mem.h"
 #include "parse/torch_archive_priv.h"
 
-#define PART_MAX (UINT64_C(1) << 30)
-
 int sf_torch_open(const struct sf_torch_input *in, const struct sf_torch_options *opt,
                   struct sf_arena *arena, struct sf_torch_archive *ret, struct sf_error *err)
 {
@@ -23,12 +21,12 @@ int sf_torch_open(const struct sf_torch_input *in, const struct sf_torch_options
 	int r = sf_torch_get(in, 0, len, len, "its head", &o.scratch, &head, err);
 
 	if (!o.opt.part_max)
-		o.opt.part_max = PART_MAX;
+		o.opt.part_max = SF_TORCH_PART_MAX;
 	if (r >= 0) {
 		o.a.container = sf_torch_container(head, len);
 		if (!open[o.a.container] ||
 		    (opt->containers && !(opt->containers & 1u << o.a.container)))
-			r = sf_fail(err, -ENOTSUP, "not a file of torch.save that is read here");
+			r = sf_fail(err, -ENOTSUP, SF_TORCH_NOT_READ);
 		else
 			r = open[o.a.container](&o);
 	}

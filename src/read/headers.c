@@ -3,7 +3,6 @@
 #include <stddef.h>
 
 #include "base/mem.h"
-#include "base/thread_pool.h"
 #include "read/op.h"
 
 /* first guess at an item's header; torch 2.14 writes about 900 bytes before the payload */
@@ -252,58 +251,4 @@ int sf_op_parse_headers(struct sf_op *op)
 	}
 	op->err.msg[0] = '\0';
 	return more ? SF_STEP_OTHER : 0;
-}
-
-struct slow_read {
-	struct sf_source *src;
-	uint64_t off;
-};
-
-static int read_slow(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
-{
-	struct slow_read *s = arg;
-
-	return sf_source_read(s->src, s->off + off, buf, len, SF_FETCH_HEADER, err);
-}
-
-static void slow_task(struct sf_task *task)
-{
-	struct sf_op *op = sf_container_of(task, struct sf_op, slow);
-	struct sf_error err;
-	int r = 0;
-
-	for (uint32_t i = 0; i < op->items.n && r >= 0 && !atomic_load(&op->claimed); i++) {
-		struct sf_op_item *item = &op->items.at[i];
-		struct sf_torch_item head;
-		if (!item->slow)
-			continue;
-		struct slow_read s = { op->sources.at[item->source].src, item->off };
-		r = sf_layout_from_dir(read_slow, &s, item->len, &head, &op->err);
-		if (r >= 0)
-			r = sf_op_publish(op, item, &head);
-		if (r < 0)
-			r = sf_op_fail_at(op, item, r);
-		item->slow = false;
-	}
-	err = op->err;
-	sf_op_completed(op, r, &err, op->bad_file);
-}
-
-/* Archives whose order of records hides the payload: rare, so a task that waits does them, among
- * those that may. */
-int sf_op_slow_headers(struct sf_op *op)
-{
-	bool any = false;
-
-	for (uint32_t i = 0; i < op->items.n; i++)
-		any |= op->items.at[i].slow;
-	if (!any)
-		return 0;
-	if (!op->may_wait)
-		return -EAGAIN;
-	sf_op_async_begin(op);
-	atomic_fetch_add_explicit(&op->pending, 1, memory_order_relaxed);
-	op->slow.run = slow_task;
-	sf_thread_pool_submit(op->r->io->work, &op->slow);
-	return sf_op_async_end(op);
 }

@@ -6,13 +6,10 @@
 
 #include "base/mem.h"
 #include "ckpt/box.h"
-#include "parse/torch_archive.h"
 #include "read/layout.h"
 
 #define PAGE 4096 /* words */
 #define ODD (UINT64_C(1) << 63)
-/* bytes of a central directory or a data.pkl of one tensor */
-#define DIR_MAX (UINT64_C(64) << 20)
 
 struct page {
 	_Atomic uint64_t
@@ -211,44 +208,20 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
 	return 0;
 }
 
-/* A read of one range at a time. */
-struct slow {
-	int (*read)(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err);
-	void *arg;
-};
+const struct sf_torch_options sf_layout_options = { .part_max = SF_LAYOUT_PART_MAX,
+	                                            .containers = 1 << SF_TORCH_ZIP };
 
-static int read_slow(void *arg, const struct sf_torch_range *range, size_t n, uint8_t *buf,
-                     struct sf_error *err)
+int sf_layout_from_archive(const struct sf_torch_archive *a, struct sf_torch_item *ret,
+                           struct sf_error *err)
 {
-	const struct slow *s = arg;
-	int r = 0;
-
-	for (size_t i = 0; i < n && r >= 0; buf += range[i++].len)
-		r = s->read(s->arg, range[i].off, buf, range[i].len, err);
-	return r;
-}
-
-int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t len,
-                                   struct sf_error *err),
-                       void *arg, uint64_t item_len, struct sf_torch_item *ret,
-                       struct sf_error *err)
-{
-	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { .limit = DIR_MAX };
-	const struct sf_torch_options opt = { .part_max = DIR_MAX,
-		                              .containers = 1 << SF_TORCH_ZIP };
-	struct slow slow = { read, arg };
-	const struct sf_torch_input in = { item_len, NULL, read_slow, &slow };
 	const struct sf_torch_record *s;
-	struct sf_torch_archive a;
-	int r = sf_torch_open(&in, &opt, &arena, &a, err);
+	int r = sf_torch_item_value(a->root, &ret->t, err);
 
-	if (r >= 0)
-		r = sf_torch_item_value(a.root, &ret->t, err);
 	if (r < 0)
 		return r;
-	if (a.big_endian)
+	if (a->big_endian)
 		return sf_fail(err, -ENOTSUP, "torch item: written on a big-endian machine");
-	s = sf_torch_record_find(a.storage, a.nstorages, ret->t.storage_key->str.at,
+	s = sf_torch_record_find(a->storage, a->nstorages, ret->t.storage_key->str.at,
 	                         ret->t.storage_key->str.len);
 	if (!s)
 		return sf_fail(err, -EBADMSG, "no record data/%.100s", ret->t.storage_key->str.at);
@@ -256,6 +229,16 @@ int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t 
 	ret->payload_off = s->off;
 	ret->payload_len = s->len;
 	return 0;
+}
+
+int sf_layout_from_dir(const struct sf_torch_input *in, struct sf_torch_item *ret,
+                       struct sf_error *err)
+{
+	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { .limit = SF_LAYOUT_PART_MAX };
+	struct sf_torch_archive a;
+	int r = sf_torch_open(in, &sf_layout_options, &arena, &a, err);
+
+	return r < 0 ? r : sf_layout_from_archive(&a, ret, err);
 }
 
 /* Two's complement, as torch negates unsigned numbers too. */

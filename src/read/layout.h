@@ -3,6 +3,7 @@
 #define SF_READ_LAYOUT_H
 
 #include <stdbool.h>
+#include "parse/torch_archive.h"
 #include "read/plan.h"
 
 /*
@@ -38,13 +39,15 @@ int sf_layout_from_item(const struct sf_ckpt *ckpt, const struct sf_tensor *t,
                         struct sf_item_layout *ret, struct sf_error *err);
 
 /*
- * sf_layout_from_dir - the slow way to the same: the central directory, then data.pkl.
- *
- * @read(arg, off, buf, len): item-relative bytes; may wait.
+ * The slow way to an item's header: its archive opened by its central directory, with these options
+ * and an arena of that limit.
  */
-int sf_layout_from_dir(int (*read)(void *arg, uint64_t off, void *buf, uint64_t len,
-                                   struct sf_error *err),
-                       void *arg, uint64_t item_len, struct sf_torch_item *ret,
+#define SF_LAYOUT_PART_MAX (UINT64_C(64) << 20) /* bytes of a directory, or a data.pkl */
+extern const struct sf_torch_options sf_layout_options;
+int sf_layout_from_archive(const struct sf_torch_archive *a, struct sf_torch_item *ret,
+                           struct sf_error *err);
+/* All of it, for who may wait or has it in memory. */
+int sf_layout_from_dir(const struct sf_torch_input *in, struct sf_torch_item *ret,
                        struct sf_error *err);
 
 /* Conjugate and negate in place: bytes whose first one is byte @at of the tensor's elements.

@@ -29,6 +29,7 @@ void sf_op_let_batch_go(struct sf_op *op)
 	sf_op_give_files(op);
 	free(op->head);
 	sf_op_holds(op, -(int64_t)op->head_cap);
+	sf_op_slow_free(op);
 	free(op->opens);
 	if (op->waits) { /* whoever cancels it now must not find them */
 		pthread_mutex_lock(&op->m);

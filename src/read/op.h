@@ -126,6 +126,8 @@ enum sf_op_state { /* steps.c */
 	           SF_OP_HEADER_IO,
 	           SF_OP_PARSE,
 	           SF_OP_SLOW,
+	           SF_OP_SLOW_IO,
+	           SF_OP_SLOW_PARSE,
 	           SF_OP_CACHE,
 	           SF_OP_CACHED,
 	           SF_OP_PIECES,
@@ -196,7 +198,7 @@ struct sf_op {
 	uint64_t head_cap;
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
-	struct sf_task slow;
+	struct sf_op_slow *slow; /* slow_headers.c; NULL: no item needs that */
 	uint32_t held; /* files of the batch that room was taken for; 0: none, or not counted */
 	struct sf_open_wait room;
 
@@ -324,9 +326,13 @@ bool sf_op_wanted(struct sf_op *op, uint32_t i, uint64_t *from, uint64_t *end);
 const uint8_t *sf_op_ahead(const struct sf_op *op, const struct sf_op_item *item, uint64_t at,
                            uint64_t *ret_len);
 int sf_op_parse_headers(struct sf_op *op); /* SF_STEP_OTHER: some are longer */
-int sf_op_slow_headers(struct sf_op *op);
 /* Checks a found header against metadata and makes the layout known to all. */
 int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_torch_item *head);
+
+/* slow_headers.c: layouts that only an archive's directory tells */
+int sf_op_ask_slow(struct sf_op *op); /* SF_STEP_OTHER: some of it is to be fetched */
+int sf_op_parse_slow(struct sf_op *op);
+void sf_op_slow_free(struct sf_op *op);
 
 /* whole_items.c: items that are taken whole */
 int sf_op_ask_cache(struct sf_op *op);

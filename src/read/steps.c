@@ -12,7 +12,9 @@
  *	BATCH       the next items, at most so many of at most so many files; none: FINISH
  *	FILES       room for that many open files, OPEN: they are opened
  *	HEADERS     of items whose layout is not known: HEADER_IO fetches, PARSE reads them, again where
- *	            they are longer; SLOW: those that only the archive's directory tells
+ *	            they are longer
+ *	SLOW        layouts that only an archive's directory tells: its end, the directory, local headers
+ *	            and data.pkl, round by round: SLOW_IO fetches, SLOW_PARSE reads them; none: CACHE
  *	CACHE       items that are taken whole (zstd, blobs): asked for; CACHED: they are there, or the
  *	            batch was cut to nothing: BATCH
  *	PIECES      copies and requests; lent at once where that can be
@@ -37,7 +39,9 @@ static const struct state {
 	[SF_OP_HEADERS] = { sf_op_ask_headers, SF_OP_SLOW, SF_OP_HEADER_IO },
 	[SF_OP_HEADER_IO] = { sf_op_io, SF_OP_PARSE },
 	[SF_OP_PARSE] = { sf_op_parse_headers, SF_OP_SLOW, SF_OP_HEADERS },
-	[SF_OP_SLOW] = { sf_op_slow_headers, SF_OP_CACHE },
+	[SF_OP_SLOW] = { sf_op_ask_slow, SF_OP_CACHE, SF_OP_SLOW_IO },
+	[SF_OP_SLOW_IO] = { sf_op_io, SF_OP_SLOW_PARSE },
+	[SF_OP_SLOW_PARSE] = { sf_op_parse_slow, SF_OP_SLOW },
 	[SF_OP_CACHE] = { sf_op_ask_cache, SF_OP_CACHED },
 	[SF_OP_CACHED] = { sf_op_use_cached, SF_OP_PIECES, SF_OP_BATCH },
 	[SF_OP_PIECES] = { sf_op_make_pieces, SF_OP_IO },

@@ -226,26 +226,16 @@ int sf_op_ask_cache(struct sf_op *op)
 	return sf_op_async_end(op);
 }
 
-static int read_memory(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
-{
-	const struct sf_op_item *item = arg;
-
-	if (off > item->nbytes || len > item->nbytes - off)
-		return sf_fail(err, -EBADMSG, "%llu bytes at %llu of %llu", (unsigned long long)len,
-		               (unsigned long long)off, (unsigned long long)item->nbytes);
-	memcpy(buf, item->bytes + off, len);
-	return 0;
-}
-
 /* A decoded torch.save archive: its header is in memory. */
 static int decoded_layout(struct sf_op *op, struct sf_op_item *item)
 {
+	const struct sf_torch_input in = { item->nbytes, item->bytes, NULL, NULL };
 	struct sf_torch_item head;
 	uint64_t need;
 	int r = sf_torch_item_head(item->bytes, item->nbytes, item->nbytes, &head, &need, &op->err);
 
 	if (r == -ENOTSUP || r == -EAGAIN)
-		r = sf_layout_from_dir(read_memory, item, item->nbytes, &head, &op->err);
+		r = sf_layout_from_dir(&in, &head, &op->err);
 	return r < 0 ? r : sf_op_publish(op, item, &head);
 }
 

@@ -16,7 +16,6 @@
 /* blocking reads of local files: more than cores, so that a disk has a queue */
 #define THREADS_LEAST 8
 #define THREADS_MOST 16
-#define WORK_THREADS 4
 #define MAKE_THREADS 4
 #define MEMORY_DEFAULT (UINT64_C(1) << 30)
 #define TIMEOUT_DEFAULT_MS 60000
@@ -77,8 +76,6 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 	if (r >= 0)
 		r = sf_thread_pool_new(threads, &io->pool, err);
 	if (r >= 0)
-		r = sf_thread_pool_new(WORK_THREADS, &io->work, err);
-	if (r >= 0)
 		r = sf_thread_pool_new(MAKE_THREADS, &io->make, err);
 	if (r < 0)
 		sf_io_release(io);
@@ -87,11 +84,9 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 
 void sf_io_release(struct sf_io *io)
 {
-	/* make waits on work, and both on pool: they end in that order. What is left of pool reads
-	 * for nobody any more, with buffers of its own: a server that does not answer shall not
-	 * keep us. */
+	/* make waits on pool: they end in that order. What is left of pool reads for nobody any
+	 * more, with buffers of its own: a server that does not answer shall not keep us. */
 	sf_thread_pool_free(io->make);
-	sf_thread_pool_free(io->work);
 	sf_http_free(io->http); /* what ends there goes on in pool */
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
 	sf_cache_unref(io->cache); /* tasks that are left hold it */
@@ -103,7 +98,7 @@ void sf_io_release(struct sf_io *io)
 	sf_open_room_free(io->open_room);
 	io->open_files = NULL;
 	io->open_room = NULL;
-	io->work = io->make = io->pool = NULL;
+	io->make = io->pool = NULL;
 	io->http = NULL;
 	io->cache = NULL;
 	io->budget = NULL;

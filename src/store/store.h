@@ -69,9 +69,6 @@ struct sf_counters {
 struct sf_io {
 	/* for I/O that blocks; never wait on it from one of its own tasks */
 	struct sf_thread_pool *pool;
-	/* for work that waits on pool: headers that are hard to read. A task of it never waits for
-	 * a read */
-	struct sf_thread_pool *work;
 	/* files kept open (also mappings), of all readers; reads under way hold at most half as
 	 * many beside them. sf_io_set_open */
 	unsigned max_open;

@@ -78,6 +78,10 @@ static void far_submit(struct sf_source *src, struct sf_io_req *req)
 	req->next = NULL;
 	if (far->hold_until && n == 0) {
 		far->locked.held = req;
+	} else if (far->hangs && !far->let_go && far->hangs(req)) {
+		req->next = far->locked.hung;
+		far->locked.hung = req;
+		far->hung++;
 	} else {
 		*far->locked.last = req;
 		far->locked.last = &req->next;
@@ -94,6 +98,9 @@ static void far_cancel(struct sf_source *src, struct sf_io_req *req)
 	for (struct sf_io_req *q = far->locked.first; q; q = q->next)
 		if (q == req)
 			req->priv[0] = far; /* ends like the others, but so */
+	for (struct sf_io_req *q = far->locked.hung; q; q = q->next)
+		if (q == req)
+			req->priv[0] = far;
 	pthread_mutex_unlock(&far->locked.m);
 }
 
@@ -144,7 +151,7 @@ static void *serve(void *arg)
 	struct timespec held_until = from_now(HELD_MS);
 
 	pthread_mutex_lock(&far->locked.m);
-	while (!far->locked.ending || far->locked.first || far->locked.held) {
+	while (!far->locked.ending || far->locked.first || far->locked.held || far->locked.hung) {
 		struct sf_io_req *all = NULL;
 		if (far->locked.held) {
 			bool late = from_now(0).tv_sec > held_until.tv_sec;
@@ -154,10 +161,19 @@ static void *serve(void *arg)
 				far->locked.held = NULL;
 			}
 		}
+		if (!all && far->locked.hung) {
+			bool late = from_now(0).tv_sec > held_until.tv_sec;
+			if (far->let_go || late) {
+				far->held_late += late && !far->let_go;
+				all = far->locked.hung;
+				far->locked.hung = NULL;
+			}
+		}
 		if (!all && far->locked.first)
 			all = a_round_locked(far);
 		if (!all) {
-			struct timespec until = from_now(far->locked.held ? 20 : 1000);
+			struct timespec until =
+				from_now(far->locked.held || far->locked.hung ? 20 : 1000);
 			pthread_cond_timedwait(&far->locked.c, &far->locked.m, &until);
 			continue;
 		}

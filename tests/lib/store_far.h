@@ -18,7 +18,11 @@ struct sf_far {
 	bool lends; /* every second lend is granted: a block of its own, taken back by its token */
 	uint64_t hold_until; /* the first request does not end before so many were asked; 0: as
 	                        others */
+	/* requests of which it says so hang until let_go; NULL: none */
+	bool (*hangs)(const struct sf_io_req *req);
+	_Atomic bool let_go;
 	/* what it saw */
+	_Atomic uint64_t hung; /* requests that hang, or did */
 	_Atomic uint64_t requests, bytes;
 	_Atomic uint64_t rounds;       /* how often all that was asked by then was answered */
 	_Atomic uint64_t flying, most; /* requests under way; the most of them at once */
@@ -27,14 +31,14 @@ struct sf_far {
 	_Atomic uint64_t lists; /* directories, one round trip each */
 	_Atomic uint64_t asks, lent, back; /* lends asked for, granted, given back */
 	_Atomic uint64_t own;       /* requests made on its own thread, which has better to do */
-	_Atomic uint64_t held_late; /* times that hold_until did not come to pass */
+	_Atomic uint64_t held_late; /* times that hold_until or let_go did not come to pass */
 	_Atomic uint64_t deepest;   /* bytes of stack between two requests of a thread, at most */
 	/* its own */
 	pthread_t thread;
 	struct {
 		pthread_mutex_t m;
 		pthread_cond_t c;
-		struct sf_io_req *first, **last, *held;
+		struct sf_io_req *first, **last, *held, *hung;
 		struct far_block *blocks;
 		uint64_t changes;
 		bool ending;

@@ -197,20 +197,30 @@ struct sparse {
 	uint64_t head_len, tail_len, len, longest; /* longest: bytes of one read */
 };
 
-static int read_sparse(void *arg, uint64_t off, void *buf, uint64_t len, struct sf_error *err)
+static int read_sparse(void *arg, const struct sf_torch_range *range, size_t n, uint8_t *to,
+                       struct sf_error *err)
 {
 	struct sparse *s = arg;
-	uint8_t *to = buf;
 
-	if (off > s->len || len > s->len - off)
-		return sf_fail(err, -ERANGE, "%llu bytes at %llu", (unsigned long long)len,
-		               (unsigned long long)off);
-	s->longest = SF_MAX(s->longest, len);
-	for (uint64_t i = off; i < off + len; i++)
-		*to++ = i < s->head_len             ? s->head[i]
-		        : i >= s->len - s->tail_len ? s->tail[i - (s->len - s->tail_len)]
-		                                    : 0;
+	for (size_t k = 0; k < n; k++) {
+		uint64_t off = range[k].off, len = range[k].len;
+		if (off > s->len || len > s->len - off)
+			return sf_fail(err, -ERANGE, "%llu bytes at %llu", (unsigned long long)len,
+			               (unsigned long long)off);
+		s->longest = SF_MAX(s->longest, len);
+		for (uint64_t i = off; i < off + len; i++)
+			*to++ = i < s->head_len             ? s->head[i]
+			        : i >= s->len - s->tail_len ? s->tail[i - (s->len - s->tail_len)]
+			                                    : 0;
+	}
 	return 0;
+}
+
+static int from_dir(struct sparse *s, struct sf_torch_item *ret, struct sf_error *err)
+{
+	const struct sf_torch_input in = { s->len, NULL, read_sparse, s };
+
+	return sf_layout_from_dir(&in, ret, err);
 }
 
 /* The end of an archive from @at on: a directory of data.pkl and data/0, said to have @dir_len
@@ -275,7 +285,7 @@ START_TEST(an_archives_directory_leads_to_the_payload_or_to_an_error)
 		struct sparse s = {
 			head, tail.at, item.len, tail.len, item.len + cases[i].hole + tail.len, 0
 		};
-		int r = sf_layout_from_dir(read_sparse, &s, s.len, &got, &err);
+		int r = from_dir(&s, &got, &err);
 		ck_assert_msg(r == cases[i].r, "case %zu: %d %s", i, r, err.msg);
 		if (r < 0)
 			ck_assert_msg(strstr(err.msg, cases[i].word) != NULL, "case %zu: %s", i,
@@ -316,7 +326,7 @@ START_TEST(an_archives_directory_without_a_plain_record_is_an_error)
 	sf_buf_release(&tail);
 	ck_assert_int_eq(sf_buf_check(&item), 0);
 	struct sparse s = { item.at, item.at, item.len, 0, item.len, 0 };
-	ck_assert_int_eq(sf_layout_from_dir(read_sparse, &s, s.len, &got, &err), 0);
+	ck_assert_int_eq(from_dir(&s, &got, &err), 0);
 
 	uint8_t *name = memmem(item.at + dir, item.len - dir, word, strlen(word));
 	ck_assert_ptr_nonnull(name);
@@ -324,8 +334,7 @@ START_TEST(an_archives_directory_without_a_plain_record_is_an_error)
 		name[0] = 'D';
 	else
 		name[-(int)strlen("archive/") - 46 + 10] = 8;
-	ck_assert_int_eq(sf_layout_from_dir(read_sparse, &s, s.len, &got, &err),
-	                 _i & 2 ? -EBADMSG : -ENOTSUP);
+	ck_assert_int_eq(from_dir(&s, &got, &err), _i & 2 ? -EBADMSG : -ENOTSUP);
 	ck_assert_msg(strstr(err.msg, word) && strstr(err.msg, _i & 2 ? "no " : "compressed"), "%s",
 	              err.msg);
 	sf_buf_release(&pkl);
