@@ -54,6 +54,7 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_source.c \
 	%D%/store/cache_sweep.c \
 	%D%/store/fetch_many.c \
+	%D%/store/fd_budget.c \
 	%D%/store/filter.c \
 	%D%/store/gs_call.c \
 	%D%/store/gs_chain.c \
@@ -76,7 +77,6 @@ SF_SOURCES_STORE = \
 	%D%/store/io.c \
 	%D%/store/objinfo.c \
 	%D%/store/open_files.c \
-	%D%/store/open_room.c \
 	%D%/store/probe.c \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \

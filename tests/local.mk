@@ -64,7 +64,7 @@ TESTS_UNIT = \
 	%D%/unit/test_npy \
 	%D%/unit/test_object \
 	%D%/unit/test_open_files \
-	%D%/unit/test_open_room \
+	%D%/unit/test_fd_budget \
 	%D%/unit/test_options \
 	%D%/unit/test_out_list \
 	%D%/unit/test_pages \

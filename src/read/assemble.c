@@ -226,7 +226,7 @@ int sf_op_make_pieces(struct sf_op *op)
 	/* With a buffer of the caller's all bytes are put there; rd itself may be gone when the op
 	 * was parked. What is lent stays open until the reply is out: not where open files are
 	 * counted, and there a mapping made for one read costs more than the copy. */
-	bool may_lend = !op->to_caller && !sf_open_room_counts(op->r->io->open_room);
+	bool may_lend = !op->to_caller && !sf_fd_budget_counts(op->r->io->fd_budget);
 	int r = 0;
 
 	sf_coalesce_reset(&op->co);

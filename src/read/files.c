@@ -7,29 +7,29 @@
 #include "ckpt/place.h"
 #include "read/op.h"
 
-/* ---- room ---- */
+/* ---- the descriptor budget ---- */
 
-static void granted(struct sf_open_wait *w)
+static void granted(struct sf_fd_wait *w)
 {
-	struct sf_op *op = (struct sf_op *)((char *)w - offsetof(struct sf_op, room));
+	struct sf_op *op = sf_container_of(w, struct sf_op, fds);
 
 	op->held = w->n;
-	sf_op_go_on_later(op); /* its end gives room to others again: that must not nest */
+	sf_op_go_on_later(op); /* its end gives them to others again: that must not nest */
 }
 
 int sf_op_take_files(struct sf_op *op)
 {
-	struct sf_open_room *room = op->r->io->open_room;
+	struct sf_fd_budget *budget = op->r->io->fd_budget;
 	uint32_t n = (uint32_t)op->sources.n;
 
-	if (op->held || !sf_open_room_counts(room))
+	if (op->held || !sf_fd_budget_counts(budget))
 		return 0;
 	if (!op->may_wait) {
-		if (!sf_open_room_take(room, n))
+		if (!sf_fd_budget_take(budget, n))
 			return -EAGAIN;
 	} else {
-		op->room = (struct sf_open_wait){ .n = n, .granted = granted };
-		if (!sf_open_room_queue(room, &op->room))
+		op->fds = (struct sf_fd_wait){ .n = n, .granted = granted };
+		if (!sf_fd_budget_queue(budget, &op->fds))
 			return SF_STEP_PARKED;
 	}
 	op->held = n;
@@ -42,7 +42,7 @@ void sf_op_give_files(struct sf_op *op)
 
 	op->held = 0;
 	if (n)
-		sf_open_room_give(op->r->io->open_room, n);
+		sf_fd_budget_give(op->r->io->fd_budget, n);
 }
 
 /* ---- opening ---- */

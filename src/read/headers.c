@@ -115,7 +115,7 @@ static int no_memory(struct sf_op *op, size_t n)
 }
 
 /* Places in op->head behind what is there. *ret: how many items want their header. */
-static int place_heads(struct sf_op *op, size_t *ret)
+static int place_headers(struct sf_op *op, size_t *ret)
 {
 	uint64_t bytes = op->head_cap;
 	uint8_t *head;
@@ -155,12 +155,12 @@ static int place_heads(struct sf_op *op, size_t *ret)
 	return 0;
 }
 
-/* Heads of the items whose layout is not known, neighbours in one request. */
+/* Headers of the items whose layout is not known, neighbours in one request. */
 int sf_op_ask_headers(struct sf_op *op)
 {
 	const uint64_t there = op->head_cap; /* what is at or behind it is to be fetched */
 	size_t n = 0;
-	int r = place_heads(op, &n);
+	int r = place_headers(op, &n);
 
 	if (r < 0 || !n)
 		return r;

@@ -11,7 +11,7 @@
 #include "read/layout.h"
 #include "read/reader.h"
 #include "store/open_files.h"
-#include "store/open_room.h"
+#include "store/fd_budget.h"
 
 #define SF_OP_ITEMS 4096 /* of one batch */
 /* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
@@ -199,8 +199,9 @@ struct sf_op {
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
 	struct sf_op_slow *slow; /* slow_headers.c; NULL: no item needs that */
-	uint32_t held; /* files of the batch that room was taken for; 0: none, or not counted */
-	struct sf_open_wait room;
+	uint32_t
+		held; /* files of the batch, taken from the descriptor budget; 0: none, or not counted */
+	struct sf_fd_wait fds;
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
 	pthread_mutex_t m;        /* guards the nine below: completions and cancelling meet there */
@@ -312,7 +313,7 @@ void sf_op_cut_batch(struct sf_op *op, uint32_t item); /* it and those behind it
 /* The batch is begun anew by the next step: its items, files and leases go. */
 void sf_op_drop_batch(struct sf_op *op);
 
-/* files.c: room for them, and they are opened */
+/* files.c: the descriptor budget lets them be held, and they are opened */
 int sf_op_take_files(struct sf_op *op);
 void sf_op_give_files(struct sf_op *op); /* the batch has let its files go */
 int sf_op_open(struct sf_op *op);

@@ -24,7 +24,7 @@ int sf_reader_new(const struct sf_ckpt *ckpt, struct sf_store *store, struct sf_
 	r->store = store;
 	r->io = store->io;
 	r->id = atomic_fetch_add(&r->io->readers, 1);
-	sf_open_room_add(r->io->open_room, files_of(ckpt));
+	sf_fd_budget_add(r->io->fd_budget, files_of(ckpt));
 	r->resume = sf_read_resume;
 	pthread_mutex_init(&r->locked.m, NULL);
 	pthread_cond_init(&r->locked.all_idle, NULL);
@@ -62,7 +62,7 @@ void sf_reader_free(struct sf_reader *r)
 		sf_read_shared_put(r->shared);
 	}
 	sf_open_files_drop_owner(r->io->open_files, r->id);
-	sf_open_room_remove(r->io->open_room, files_of(r->ckpt));
+	sf_fd_budget_remove(r->io->fd_budget, files_of(r->ckpt));
 	sf_layouts_free(r->layouts);
 	pthread_cond_destroy(&r->locked.all_idle);
 	pthread_mutex_destroy(&r->locked.m);

@@ -10,7 +10,7 @@
  *	BUFFERS     memory for the result; a read that may wait waits for it first
  *	MADE        what the view makes (value.json), COPY_MADE: to its place
  *	BATCH       the next items, at most so many of at most so many files; none: FINISH
- *	FILES       room for that many open files, OPEN: they are opened
+ *	FILES       that many from the descriptor budget, OPEN: they are opened
  *	HEADERS     of items whose layout is not known: HEADER_IO fetches, PARSE reads them, again where
  *	            they are longer
  *	SLOW        layouts that only an archive's directory tells: its end, the directory, local headers

@@ -10,7 +10,7 @@
 #include "store/cache.h"
 #include "store/http.h"
 #include "store/open_files.h"
-#include "store/open_room.h"
+#include "store/fd_budget.h"
 #include "store/store.h"
 
 /* blocking reads of local files: more than cores, so that a disk has a queue */
@@ -24,7 +24,7 @@
 #define LEAVE_MS 1000 /* that reads given up get to end in */
 
 /* Half of what the process may open, and half as many that reads under way hold beside them
- * (open_room.h): sockets, targets and the rest of the program want some too. */
+ * (fd_budget.h): sockets, targets and the rest of the program want some too. */
 static unsigned open_default(void)
 {
 	struct rlimit lim;
@@ -38,22 +38,22 @@ int sf_io_set_open(struct sf_io *io, unsigned max_open, struct sf_error *err)
 {
 	unsigned batch = SF_MIN(SF_MAX(max_open / 4, 2u), BATCH_MOST);
 	struct sf_open_files *files;
-	struct sf_open_room *room;
+	struct sf_fd_budget *fds;
 	int r = sf_open_files_new(max_open, &files, err);
 
 	if (r < 0)
 		return r;
-	r = sf_open_room_new(max_open, batch, &room, err);
+	r = sf_fd_budget_new(max_open, batch, &fds, err);
 	if (r < 0) {
 		sf_open_files_free(files);
 		return r;
 	}
 	sf_open_files_free(io->open_files);
-	sf_open_room_free(io->open_room);
+	sf_fd_budget_free(io->fd_budget);
 	io->max_open = max_open;
 	io->batch_open = batch;
 	io->open_files = files;
-	io->open_room = room;
+	io->fd_budget = fds;
 	return 0;
 }
 
@@ -95,9 +95,9 @@ void sf_io_release(struct sf_io *io)
 		pthread_mutex_destroy(&io->reading.m);
 	sf_budget_free(io->budget);
 	sf_open_files_free(io->open_files);
-	sf_open_room_free(io->open_room);
+	sf_fd_budget_free(io->fd_budget);
 	io->open_files = NULL;
-	io->open_room = NULL;
+	io->fd_budget = NULL;
 	io->make = io->pool = NULL;
 	io->http = NULL;
 	io->cache = NULL;

@@ -14,7 +14,7 @@ static inline uint64_t sf_open_key(uint32_t owner, uint32_t key)
 /*
  * Keyed by an owner's number (a reader's) and one that it chooses. A source that a read holds stays
  * open when it falls out: what is open at once is at most the limit and what the reads under way
- * hold (open_room.h).
+ * hold (fd_budget.h).
  * Threads: all functions, any number of calls at once. No I/O happens under the lock.
  */
 struct sf_open_files;

@@ -14,7 +14,7 @@
 struct sf_source;
 struct sf_thread_pool;
 struct sf_open_files;
-struct sf_open_room;
+struct sf_fd_budget;
 struct sf_deadlines;
 struct sf_http;
 struct sf_read_shared;
@@ -74,7 +74,7 @@ struct sf_io {
 	unsigned max_open;
 	unsigned batch_open; /* files that one read holds open at once */
 	struct sf_open_files *open_files;
-	struct sf_open_room *open_room;
+	struct sf_fd_budget *fd_budget;
 	_Atomic uint32_t readers; /* there have been: their numbers */
 	/* what readers share of their own (src/read/shared.c): comes with the first of them and
 	 * goes with the last */
