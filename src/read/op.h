@@ -115,6 +115,50 @@ struct sf_op_wait {
 	uint32_t item;
 };
 
+/* clang-format off */
+/*
+ * A read, state by state: what is done in it, and where it goes on. The table is in steps.c, which
+ * alone sets op->state.
+ *
+ *	BUFFERS     memory for the result; a read that may wait waits for it first
+ *	MADE        what the view makes (value.json), COPY_MADE: to its place
+ *	BATCH       the next items, at most so many of at most so many files; none: FINISH
+ *	FILES       that many from the descriptor budget, OPEN: they are opened
+ *	HEADERS     of items whose layout is not known: HEADER_IO fetches, PARSE reads them, again where
+ *	            they are longer
+ *	SLOW        layouts that only an archive's directory tells: its end, the directory, local headers
+ *	            and data.pkl, round by round: SLOW_IO fetches, SLOW_PARSE reads them; none: CACHE
+ *	CACHE       items that are taken whole (zstd, blobs): asked for; CACHED: they are there, or the
+ *	            batch was cut to nothing: BATCH
+ *	PIECES      copies and requests; lent at once where that can be
+ *	IO          all requests
+ *	SETTLE      spans are scattered, signs flipped, files checked; then the next BATCH
+ *	FINISH      casts; DONE
+ *
+ *	   sf_read_start           steps, in the caller's thread: what would wait says -EAGAIN
+ *	        | -EAGAIN          the op keeps all it has, and the state of the step that said so
+ *	   sf_read_park            may_wait: that step again, from here on on any thread
+ *	        | SF_STEP_WAITS    a completion goes on in the state set before (sf_read_resume)
+ *	   done                    the steps have ended, or the thread of deadlines came before
+ *
+ * Who has what, once it is parked:
+ *
+ *	the op            two references: the sf_read's, until sf_read_release, and the steps', until
+ *	                  they have ended. The last one gives it back to the free ones (op.c).
+ *	its fields        of whoever runs the steps, one thread at a time; while it waits, of nobody: a
+ *	                  completion touches its own place alone (a request, a file's source, what was
+ *	                  granted), what op->m guards, and pending. The last one (pending is 0) runs the
+ *	                  steps on.
+ *	the sf_read       the caller's, whose done and result only that one touches who set claimed: the
+ *	                  steps at their end, or the thread of deadlines in their place (late, cancelled).
+ *	                  After that the steps end on their own, when what they wait for comes, and nobody
+ *	                  looks at the sf_read any more.
+ *	the caller's buf  written before it parks and by whoever claimed it, never by a completion: what
+ *	                  was there moves to the op's own memory when it parks (sf_op_leave_caller).
+ *	memory, files, items, leases    the op's: held while it waits, but that one that waits for its
+ *	                  buffers holds nothing else: it lets its batch go and begins anew.
+ */
+/* clang-format on */
 enum sf_op_state { /* steps.c */
 	           SF_OP_BUFFERS,
 	           SF_OP_MADE,
@@ -148,9 +192,9 @@ struct sf_op {
 	struct sf_io *io;
 	struct sf_reader *r;   /* of this read; a free one has none */
 	struct sf_read *rd;    /* only whoever claimed the op may look at it after it was parked */
-	_Atomic uint32_t refs; /* the sf_read's, and the steps' while submitted */
+	_Atomic uint32_t refs; /* the sf_read's, and the steps' once it is parked */
 	_Atomic bool claimed;  /* whoever sets it calls done */
-	bool may_wait;         /* parked */
+	bool may_wait;         /* parked, or was */
 	bool to_caller;        /* the result goes to a buffer: nothing is lent */
 
 	uint64_t off, len;

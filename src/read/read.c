@@ -10,10 +10,8 @@
 
 /*
  * A read from its start to its result. It is tried in the caller's thread first; what would wait is
- * parked, with all that it has by then, and goes on in the thread of whatever it waits for. Two
- * hold a parked op: the sf_read, until sf_read_release, and the steps, until they have ended;
- * whoever claims it answers: the steps, or the thread of deadlines in their place. After that the
- * steps end on their own, when what they wait for comes, and nobody looks at the sf_read any more.
+ * parked, with all that it has by then, and goes on in the thread of whatever it waits for. Its
+ * states, and who owns what of it meanwhile: op.h.
  */
 
 #define MS UINT64_C(1000000)

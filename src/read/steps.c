@@ -3,28 +3,7 @@
 #include "base/mem.h"
 #include "read/op.h"
 
-/* clang-format off */
-/*
- * A read, state by state: what is done in it, and where it goes on. No other file sets op->state.
- *
- *	BUFFERS     memory for the result; a read that may wait waits for it first
- *	MADE        what the view makes (value.json), COPY_MADE: to its place
- *	BATCH       the next items, at most so many of at most so many files; none: FINISH
- *	FILES       that many from the descriptor budget, OPEN: they are opened
- *	HEADERS     of items whose layout is not known: HEADER_IO fetches, PARSE reads them, again where
- *	            they are longer
- *	SLOW        layouts that only an archive's directory tells: its end, the directory, local headers
- *	            and data.pkl, round by round: SLOW_IO fetches, SLOW_PARSE reads them; none: CACHE
- *	CACHE       items that are taken whole (zstd, blobs): asked for; CACHED: they are there, or the
- *	            batch was cut to nothing: BATCH
- *	PIECES      copies and requests; lent at once where that can be
- *	IO          all requests
- *	SETTLE      spans are scattered, signs flipped, files checked; then the next BATCH
- *	FINISH      casts; DONE
- *
- * What would wait parks: a completion, on whatever thread, goes on in the state that was set before.
- */
-/* clang-format on */
+/* The diagram of op.h as a table. No other file sets op->state. */
 static const struct state {
 	int (*run)(struct sf_op *op);
 	enum sf_op_state next;
