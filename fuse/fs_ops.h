@@ -16,7 +16,7 @@
 /* Kernel timeouts inside a checkpoint, seconds: nothing in it ever changes. */
 #define SF_FS_FOREVER 1e8
 
-struct sf_parked;
+struct sf_parked_request;
 struct sf_sizing;
 struct sf_handle;
 
@@ -43,7 +43,8 @@ struct sf_fs {
 	struct {
 		pthread_mutex_t m;
 		pthread_cond_t c;
-		struct sf_parked *first; /* reads that wait: cancelled when the mount ends */
+		struct sf_parked_request
+			*first; /* reads that wait: cancelled when the mount ends */
 		unsigned n;
 		unsigned preparing;            /* sizing tasks under way */
 		struct sf_sizing *sizing;      /* these */
@@ -55,7 +56,8 @@ struct sf_fs {
 
 extern const struct fuse_lowlevel_ops sf_fs_ops;
 
-/* Ends what is parked and waits for its replies; what would be parked from now on is refused. */
+/* Ends the parked requests and waits for their replies; what would be parked from now on is
+ * refused. */
 void sf_fs_drain(struct sf_fs *fs);
 /* Answers what was interrupted while its size was not known. Each receiving thread calls it behind
  * each request. */

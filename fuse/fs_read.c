@@ -8,11 +8,11 @@
 #include "fuse/fs_ops.h"
 
 /*
- * A read that could not be answered at once. In fs->locked's list from before its submission to its
- * reply. Two hold it, the one who submits and the one who replies, so that the first may still look
- * at it when submission came back.
+ * A request whose read is parked (read/reader.h). In fs->locked's list from before sf_readahead_park
+ * to its reply. Two hold it, the one who parks the read and the one who replies, so that the first
+ * may still look at it when sf_readahead_park came back.
  */
-struct sf_parked {
+struct sf_parked_request {
 	_Atomic unsigned refs;
 	_Atomic bool interrupted;
 	struct sf_readahead_read q;
@@ -20,7 +20,7 @@ struct sf_parked {
 	struct sf_slot *slot; /* references: the handle may be released while the read waits */
 	struct sf_vfile *file;
 	fuse_req_t req;
-	struct sf_parked *prev, *next;
+	struct sf_parked_request *prev, *next;
 };
 
 static void count_error(struct sf_fs *fs, const struct sf_slot *slot, const struct sf_read *rd,
@@ -62,15 +62,15 @@ static void reply(struct sf_fs *fs, const struct sf_slot *slot, fuse_req_t req, 
 
 static void interrupted(fuse_req_t req, void *data)
 {
-	struct sf_parked *p = data;
+	struct sf_parked_request *p = data;
 	(void)req;
 	atomic_store(&p->interrupted, true);
-	atomic_thread_fence(memory_order_seq_cst); /* either the cancel finds the read submitted, or
-	                                              park() finds the flag */
+	atomic_thread_fence(memory_order_seq_cst); /* either the cancel finds the read parked, or
+	                                              park_request() finds the flag */
 	sf_readahead_cancel(p->slot->s->reader, &p->q);
 }
 
-static void parked_unref(struct sf_parked *p)
+static void parked_request_unref(struct sf_parked_request *p)
 {
 	struct sf_fs *fs = p->fs;
 
@@ -87,9 +87,9 @@ static void parked_unref(struct sf_parked *p)
 }
 
 /* Called by whoever completed the last byte: a pool thread or the deadline's. */
-static void parked_done(struct sf_read *rd, int r)
+static void parked_request_done(struct sf_read *rd, int r)
 {
-	struct sf_parked *p = rd->priv;
+	struct sf_parked_request *p = rd->priv;
 	struct sf_fs *fs = p->fs;
 
 	/* From here no interrupt can reach the read; waits for one that is being delivered. */
@@ -102,13 +102,14 @@ static void parked_done(struct sf_read *rd, int r)
 		p->next->prev = p->prev;
 	pthread_mutex_unlock(&fs->locked.m);
 
-	parked_unref(p);
+	parked_request_unref(p);
 }
 
 /* Goes on with @q, which is moved to where completions find it. */
-static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct sf_readahead_read *q)
+static void park_request(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
+                         struct sf_readahead_read *q)
 {
-	struct sf_parked *p = calloc(1, sizeof(*p));
+	struct sf_parked_request *p = calloc(1, sizeof(*p));
 	bool ending = false;
 
 	if (!p) {
@@ -122,7 +123,7 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct s
 	p->slot = sf_slot_ref(&fs->slots, h->slot);
 	p->file = sf_vfile_ref(h->file);
 	p->q = *q;
-	p->q.rd.done = parked_done;
+	p->q.rd.done = parked_request_done;
 	p->q.rd.priv = p;
 
 	pthread_mutex_lock(&fs->locked.m);
@@ -144,14 +145,14 @@ static void park(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h, struct s
 		return;
 	}
 	atomic_fetch_add_explicit(&fs->io->counters.parked, 1, memory_order_relaxed);
-	/* before submit, which may reply and end req; an interrupt that comes in between finds
+	/* before it is parked, which may reply and end req; an interrupt that comes in between finds
 	 * nothing to cancel yet */
 	fuse_req_interrupt_func(req, interrupted, p);
 	sf_readahead_park(h->ahead, p->slot->s->reader, &p->q);
 	atomic_thread_fence(memory_order_seq_cst);
 	if (atomic_load(&p->interrupted))
 		sf_readahead_cancel(p->slot->s->reader, &p->q);
-	parked_unref(p);
+	parked_request_unref(p);
 }
 
 void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct fuse_file_info *fi)
@@ -183,7 +184,7 @@ void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 	};
 	int r = sf_readahead_start(h->ahead, h->slot->s->reader, &q);
 	if (r == -EAGAIN) {
-		park(fs, req, h, &q);
+		park_request(fs, req, h, &q);
 		return;
 	}
 	reply(fs, h->slot, req, &q.rd, r);
@@ -203,9 +204,9 @@ void sf_fs_drain(struct sf_fs *fs)
 	fs->locked.ending = true;
 	while (fs->locked.n) {
 		/* none can be freed while the list holds it and we hold the lock; cancel only marks
-		 * and wakes. Again each round: one that was about to be submitted could not be
+		 * and wakes. Again each round: one that was about to be parked could not be
 		 * cancelled yet */
-		for (struct sf_parked *p = fs->locked.first; p; p = p->next)
+		for (struct sf_parked_request *p = fs->locked.first; p; p = p->next)
 			sf_readahead_cancel(p->slot->s->reader, &p->q);
 		wait_locked(fs, 2);
 	}

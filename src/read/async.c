@@ -18,7 +18,7 @@ int sf_op_async_end(struct sf_op *op)
 {
 	return atomic_fetch_sub_explicit(&op->pending, 1, memory_order_acq_rel) == 1
 	               ? 0
-	               : SF_STEP_PARKED;
+	               : SF_STEP_WAITS;
 }
 
 void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err, uint32_t file)

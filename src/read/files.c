@@ -30,7 +30,7 @@ int sf_op_take_files(struct sf_op *op)
 	} else {
 		op->fds = (struct sf_fd_wait){ .n = n, .granted = granted };
 		if (!sf_fd_budget_queue(budget, &op->fds))
-			return SF_STEP_PARKED;
+			return SF_STEP_WAITS;
 	}
 	op->held = n;
 	return 0;

@@ -142,7 +142,7 @@ int sf_op_take_buffers(struct sf_op *op)
 	sf_budget_queue(op->io->budget, &op->buffers);
 	sf_op_cancel_late(op);
 	sf_op_unref(op);
-	return SF_STEP_PARKED;
+	return SF_STEP_WAITS;
 }
 
 void sf_op_free(struct sf_op *op)

@@ -183,9 +183,9 @@ enum sf_op_state { /* steps.c */
 
 /* A step's result: negative ends the read, 0 goes on with the next one. */
 enum {
-	SF_STEP_PARKED = 1, /* a completion goes on, maybe already, on another thread: nothing of
+	SF_STEP_WAITS = 1, /* a completion goes on, maybe already, on another thread: nothing of
 	                       the op may be touched */
-	SF_STEP_OTHER       /* goes on with the other one of the table */
+	SF_STEP_OTHER      /* goes on with the other one of the table */
 };
 
 struct sf_op {
@@ -280,7 +280,9 @@ struct sf_read_shared {
 };
 
 struct sf_reader {
-	void (*resume)(struct sf_op *op); /* goes on after the last completion (read.c) */
+	/* sf_read_resume. By pointer, it cuts a circle: read.c runs steps, they start completions,
+	 * the last of which (async.c) goes on in read.c */
+	void (*resume)(struct sf_op *op);
 	const struct sf_ckpt *ckpt;
 	struct sf_store *store;
 	struct sf_io *io;
@@ -308,7 +310,7 @@ void sf_read_shared_put(struct sf_read_shared *s);
 
 /* steps.c */
 void sf_op_steps_begin(struct sf_op *op); /* from the first one on */
-int sf_op_steps(struct sf_op *op);        /* 0 done, SF_STEP_PARKED, or negative with op->err */
+int sf_op_steps(struct sf_op *op);        /* 0 done, SF_STEP_WAITS, or negative with op->err */
 
 /* parts.c */
 int sf_op_begin(struct sf_op *op, struct sf_read *rd); /* the view says its parts */
@@ -394,7 +396,7 @@ int sf_op_io(struct sf_op *op); /* all of op->co.ranges */
 
 /* async.c: around starting completions */
 void sf_op_async_begin(struct sf_op *op);
-int sf_op_async_end(struct sf_op *op); /* 0: all came already; SF_STEP_PARKED */
+int sf_op_async_end(struct sf_op *op); /* 0: all came already; SF_STEP_WAITS */
 /* @file: that a failure is about, as sf_read.file */
 void sf_op_completed(struct sf_op *op, int r, const struct sf_error *err, uint32_t file);
 void sf_op_go_on_later(struct sf_op *op); /* on a thread of the pool */

@@ -94,7 +94,7 @@ static void run(struct sf_op *op)
 {
 	int e = sf_op_steps(op);
 
-	if (e != SF_STEP_PARKED)
+	if (e != SF_STEP_WAITS)
 		op_end(op, e);
 }
 

@@ -88,11 +88,15 @@ struct sf_read {
  * sf_read_start - all that can be done without waiting, in this thread.
  *
  * 0: answered. -EAGAIN: it would wait, and keeps what it has: sf_read_park goes on with it,
- * sf_read_release gives it up. The caller may move @rd in between, to where a completion finds it.
- * Else an error.
+ * sf_read_release gives it up. Else an error.
+ *
+ * Two calls, because who parks has more to do than one that is answered: @rd moves off the stack to
+ * where a completion finds it, and is entered where whoever cancels looks for it, before anything
+ * can be completed or cancelled. A read that need not wait, nearly every one, pays for none of it.
  */
 int sf_read_start(struct sf_reader *r, struct sf_read *rd);
-/* Goes on with a read that was started, or starts one. done is called when all bytes are there, or
+/* Goes on with a read that was started, or starts one: it is parked, and holds no thread from then
+ * on. done is called when all bytes are there, or
  * failed, or the deadline passed, or it was cancelled, maybe before this returns. @rd stays the
  * caller's, where it is. */
 void sf_read_park(struct sf_reader *r, struct sf_read *rd);

@@ -49,7 +49,7 @@ int sf_op_steps(struct sf_op *op)
 		r = s->run(op);
 		if (r == -EAGAIN) /* it may not wait: this step is the first when it may */
 			op->state = (enum sf_op_state)(s - states);
-		if (r < 0 || r == SF_STEP_PARKED)
+		if (r < 0 || r == SF_STEP_WAITS)
 			return r;
 		if (r == SF_STEP_OTHER)
 			op->state = s->other;
