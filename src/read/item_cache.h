@@ -10,7 +10,8 @@
 #include "parse/safetensors.h"
 #include "store/source.h"
 
-/* Bytes of a blob that are asked for first, for its header: that of most is shorter. */
+/* Bytes of a blob that are asked for first, for its header: that of most is shorter. No hint of the
+ * source: how long it is depends on the tensors it names, and of near or far it is had but once. */
 #define SF_BLOB_HEAD (UINT64_C(64) << 10)
 
 struct sf_made;

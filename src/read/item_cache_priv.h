@@ -22,7 +22,8 @@ struct sf_cache_entry {
 	struct sf_cache_want want;
 	uint64_t held; /* READY: bytes taken from the budget, as @charge.kind */
 	/* How its load ends, in any thread: it is there, or @r < 0 with a message in req.err; or it
-	 * needs @bytes, more than it has, and begins anew when its turn comes. */
+	 * needs @bytes, more than it has, and begins anew when its turn comes.
+	 * By pointer, they cut a circle: item_turn.c begins loads, item_load.c ends them. */
 	void (*loaded)(struct sf_cache_entry *e, int r);
 	void (*again)(struct sf_cache_entry *e, uint64_t bytes);
 

@@ -119,7 +119,8 @@ struct sf_store_ops {
 	 * are known, and the first request says whether they still hold. A directory opens the file
 	 * all the same, because what a name leads to can be told from then on only by what is held
 	 * open. A name that is no plain file (fifo, directory) is -EBADMSG; never blocks on a fifo.
-	 */
+	 * Without @want: a name that no list told of as a file, asked what is wrong with it, or what
+	 * else is there now. */
 	int (*open)(struct sf_store *s, const char *name, const struct sf_objinfo *want,
 	            struct sf_source **ret, struct sf_error *err);
 	/* Every object below @dir ("" the root), recursively to @depth levels of '/', in no order;
