@@ -53,6 +53,7 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_room.c \
 	%D%/store/cache_source.c \
 	%D%/store/cache_sweep.c \
+	%D%/store/cache_wait.c \
 	%D%/store/fetch_many.c \
 	%D%/store/fd_budget.c \
 	%D%/store/filter.c \

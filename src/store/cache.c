@@ -352,10 +352,8 @@ struct sf_blocks *sf_blocks_there(struct sf_cache_object *o, uint64_t first, uin
 	for (uint64_t i = first; c && i < end; i++)
 		if (c->state[i] != SF_BLOCK_THERE)
 			c = NULL;
-	if (c) {
+	if (c)
 		use_locked(c);
-		sf_cache_check_on_locked(c, end);
-	}
 	pthread_mutex_unlock(&o->m);
 	return c;
 }

@@ -45,7 +45,7 @@ static void check_task(struct sf_task *task)
 		pthread_mutex_lock(&o->m);
 		for (unsigned i = 0; i < n; i++) {
 			sf_cache_set_locked(c, at + i, 1,
-			                    there[i] ? SF_BLOCK_THERE : SF_BLOCK_UNKNOWN);
+			                    there[i] ? SF_BLOCK_THERE : SF_BLOCK_UNKNOWN, 0, NULL);
 			all &= there[i];
 		}
 		pthread_mutex_unlock(&o->m);
@@ -79,9 +79,11 @@ void sf_cache_check_ahead(struct sf_blocks *c, uint64_t first, uint64_t end)
 	pthread_mutex_unlock(&c->o->m);
 }
 
-void sf_cache_check_on_locked(struct sf_blocks *c, uint64_t end)
+void sf_cache_check_on(struct sf_blocks *c, uint64_t end)
 {
+	pthread_mutex_lock(&c->o->m);
 	if (c->checked_to && !c->checking && end <= c->checked_to &&
 	    end + AHEAD / 2 >= c->checked_to)
 		begin_locked(c, c->checked_to);
+	pthread_mutex_unlock(&c->o->m);
 }

@@ -27,7 +27,7 @@ struct sf_blocks {
 	struct sf_task check; /* of blocks from check_from on */
 	uint64_t check_from;
 	uint64_t checked_to;           /* where the last of them ended, all there; 0: it did not */
-	struct sf_cache_read *waiting; /* for blocks that are busy */
+	struct sf_cache_wait *waiting; /* for blocks that are busy */
 	uint8_t state[];               /* enum sf_block_state, of each block */
 };
 
@@ -73,12 +73,24 @@ struct sf_cache *sf_cache_ref(struct sf_cache *c);
  * before, the 16 MiB behind it are looked for by a task of the pool, so that who reads on finds them
  * there. Never waits. */
 void sf_cache_check_ahead(struct sf_blocks *c, uint64_t first, uint64_t end);
-/* A read that ends at @end found its blocks checked: near the end of what was, it goes on. Under
- * o->m. */
-void sf_cache_check_on_locked(struct sf_blocks *c, uint64_t end);
-/* cache_read.c: what is known of blocks has changed. Under o->m; reads that wait for them go on. */
-void sf_cache_set_locked(struct sf_blocks *c, uint64_t first, unsigned n,
-                         enum sf_block_state state);
+/* A read that ends at @end found its blocks checked: near the end of what was, it goes on. */
+void sf_cache_check_on(struct sf_blocks *c, uint64_t end);
+
+/* cache_wait.c: who waits until something is known of the blocks [first, end). Under o->m. */
+struct sf_cache_wait {
+	uint64_t first, end;
+	struct sf_task *task; /* submitted then */
+	int *r;               /* and how their fetch failed, if it did */
+	struct sf_error *err;
+	struct sf_cache_wait *next;
+	bool on; /* it is waited */
+};
+void sf_cache_wait_locked(struct sf_blocks *c, struct sf_cache_wait *w);
+/* It is on, and waits no more: its task is not submitted. */
+void sf_cache_wait_end_locked(struct sf_blocks *c, struct sf_cache_wait *w);
+/* What is known of blocks has changed: who waits for them looks again, or fails with @r, @why. */
+void sf_cache_set_locked(struct sf_blocks *c, uint64_t first, unsigned n, enum sf_block_state state,
+                         int r, const struct sf_error *why);
 
 /* cache_read.c: what sf_source_ops.submit and cancel do. */
 void sf_cache_submit(struct sf_source *src, struct sf_cache_object *o, struct sf_io_req *req);

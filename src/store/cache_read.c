@@ -44,12 +44,12 @@ struct sf_cache_read {
 	uint64_t first, end; /* blocks */
 	_Atomic unsigned refs;
 	/* under o->m */
-	struct sf_cache_read *prev, *next;  /* of o->reads */
-	struct sf_cache_read *next_waiting; /* of c->waiting */
-	struct run *out;                    /* runs that are fetched */
-	unsigned pending;                   /* of them, and who starts them */
-	int r;                              /* what failed first; its message is in req->err */
-	bool canceled, waits, without, fetched;
+	struct sf_cache_read *prev, *next; /* of o->reads */
+	struct sf_cache_wait wait;
+	struct run *out;  /* runs that are fetched */
+	unsigned pending; /* of them, and who starts them */
+	int r;            /* what failed first; its message is in req->err */
+	bool canceled, without, fetched;
 	bool forwarded; /* the request is the inner source's */
 };
 
@@ -76,42 +76,10 @@ static void unlink_locked(struct sf_cache_read *q)
 
 /* ---- blocks ---- */
 
-/* Reads that wait for one of [first, first + n) look again, or fail as their fetch did. */
-static void wake_locked(struct sf_blocks *c, uint64_t first, unsigned n, int r,
-                        const struct sf_error *why)
-{
-	struct sf_cache_read **at = &c->waiting, *w;
-
-	while ((w = *at)) {
-		if (w->end <= first || w->first >= first + n) {
-			at = &w->next_waiting;
-			continue;
-		}
-		*at = w->next_waiting;
-		w->waits = false;
-		if (r < 0) {
-			w->r = r;
-			w->req->err = *why;
-		}
-		sf_thread_pool_submit(sf_cache_io(c->o->cache)->pool, &w->task);
-	}
-}
-
-static void set_locked(struct sf_blocks *c, uint64_t first, unsigned n, enum sf_block_state state)
-{
-	memset(c->state + first, state, n);
-}
-
-void sf_cache_set_locked(struct sf_blocks *c, uint64_t first, unsigned n, enum sf_block_state state)
-{
-	set_locked(c, first, n, state);
-	wake_locked(c, first, n, 0, NULL);
-}
-
 static void give_back(struct sf_cache_read *q, const struct run *run, enum sf_block_state state)
 {
 	pthread_mutex_lock(&q->o->m);
-	sf_cache_set_locked(q->c, run->first, run->n, state);
+	sf_cache_set_locked(q->c, run->first, run->n, state, 0, NULL);
 	pthread_mutex_unlock(&q->o->m);
 }
 
@@ -165,9 +133,7 @@ static enum claim claim_locked(struct sf_cache_read *q, struct run **ret)
 		return OURS;
 	if (!others)
 		return ALL_THERE;
-	q->waits = true;
-	q->next_waiting = q->c->waiting;
-	q->c->waiting = q;
+	sf_cache_wait_locked(q->c, &q->wait);
 	return OTHERS;
 }
 
@@ -259,11 +225,10 @@ static bool run_ended(struct run *run, int r)
 	}
 	(kept ? sf_cache_kept : sf_cache_not_kept)(cache, run->len);
 	pthread_mutex_lock(&q->o->m);
-	set_locked(q->c, run->first, run->n, kept ? SF_BLOCK_THERE : SF_BLOCK_UNKNOWN);
 	/* One reader's wish to end is no other's, nor is its deadline: who waited claims the block
 	 * and asks again, until its own. */
-	wake_locked(q->c, run->first, run->n, r == -ECANCELED || r == -ETIMEDOUT ? 0 : r,
-	            &run->io.err);
+	sf_cache_set_locked(q->c, run->first, run->n, kept ? SF_BLOCK_THERE : SF_BLOCK_UNKNOWN,
+	                    r == -ECANCELED || r == -ETIMEDOUT ? 0 : r, &run->io.err);
 	if (r < 0 && q->r >= 0) {
 		q->r = r;
 		q->req->err = run->io.err;
@@ -478,6 +443,9 @@ void sf_cache_submit(struct sf_source *src, struct sf_cache_object *o, struct sf
 	q->req = req;
 	q->first = req->off / SF_CACHE_BLOCK;
 	q->end = sf_cache_nblocks(req->off + req->len);
+	q->wait = (struct sf_cache_wait){
+		.first = q->first, .end = q->end, .task = &q->task, .r = &q->r, .err = &req->err
+	};
 	pthread_mutex_lock(&o->m);
 	q->next = o->reads;
 	if (q->next)
@@ -491,7 +459,7 @@ void sf_cache_submit(struct sf_source *src, struct sf_cache_object *o, struct sf
 void sf_cache_cancel(struct sf_source *src, struct sf_cache_object *o, struct sf_io_req *req)
 {
 	struct sf_source *inner = sf_filter_inner(src);
-	struct sf_cache_read *q, **at;
+	struct sf_cache_read *q;
 
 	pthread_mutex_lock(&o->m);
 	for (q = o->reads; q && q->req != req; q = q->next)
@@ -503,11 +471,8 @@ void sf_cache_cancel(struct sf_source *src, struct sf_cache_object *o, struct sf
 		if (q->forwarded)
 			inner->ops->cancel(inner, req);
 		cancel_runs_locked(q);
-		if (q->waits) {
-			for (at = &q->c->waiting; *at != q; at = &(*at)->next_waiting)
-				;
-			*at = q->next_waiting;
-			q->waits = false;
+		if (q->wait.on) {
+			sf_cache_wait_end_locked(q->c, &q->wait);
 			sf_thread_pool_submit(src->io->pool, &q->task);
 		}
 	}

@@ -18,10 +18,15 @@ struct cache_source {
 
 static struct sf_blocks *there(struct sf_source *src, uint64_t off, uint64_t len)
 {
+	const uint64_t end = sf_cache_nblocks(off + len);
+	struct sf_blocks *c;
+
 	if (!len)
 		return NULL;
-	return sf_blocks_there(((struct cache_source *)src)->o, off / SF_CACHE_BLOCK,
-	                       sf_cache_nblocks(off + len));
+	c = sf_blocks_there(((struct cache_source *)src)->o, off / SF_CACHE_BLOCK, end);
+	if (c)
+		sf_cache_check_on(c, end);
+	return c;
 }
 
 static void count_hit(struct sf_source *src, uint64_t len)
