@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/wipe.h"
 #include "store/aws_chain.h"
 #include "store/aws_credentials.h"
 
@@ -55,12 +56,13 @@ static int from(struct chain *c, int r, struct sf_aws_credentials *ret, const ch
 static int by_variables(struct chain *c, struct sf_aws_credentials *ret)
 {
 	SF_FREE char *id = sf_aws_var(c->env, "AWS_ACCESS_KEY_ID");
-	SF_FREE char *secret = sf_aws_var(c->env, "AWS_SECRET_ACCESS_KEY");
-	SF_FREE char *token = sf_aws_var(c->env, "AWS_SECURITY_TOKEN");
+	char *secret, *token;
 	int r;
 
 	if (!id)
 		return -ENOKEY;
+	secret = sf_aws_var(c->env, "AWS_SECRET_ACCESS_KEY");
+	token = sf_aws_var(c->env, "AWS_SECURITY_TOKEN");
 	if (!token)
 		token = sf_aws_var(c->env, "AWS_SESSION_TOKEN");
 	if (!secret)
@@ -68,10 +70,8 @@ static int by_variables(struct chain *c, struct sf_aws_credentials *ret)
 		            "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not");
 	else
 		r = sf_aws_keep(id, secret, token, 0, ret, c->err);
-	if (secret)
-		explicit_bzero(secret, strlen(secret));
-	if (token)
-		explicit_bzero(token, strlen(token));
+	sf_wipe_free(secret);
+	sf_wipe_free(token);
 	return from(c, r, ret, "environment variables");
 }
 

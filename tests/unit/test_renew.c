@@ -61,6 +61,8 @@ static const struct sf_renew_ops ops = { fetch, copy, let_go, now };
 
 static void begin(int64_t lasts)
 {
+	w.fetches = w.freed = 0; /* tests may share a process */
+	w.result = 0;
 	w.now = 1000000;
 	w.lasts = lasts;
 	w.open = true;

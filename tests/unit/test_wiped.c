@@ -107,6 +107,7 @@ START_TEST(keys_of_a_profile)
 	setenv("AWS_SHARED_CREDENTIALS_FILE", path, 1);
 	unsetenv("AWS_PROFILE");
 	unsetenv("AWS_ACCESS_KEY_ID");
+	setenv("AWS_SECRET_ACCESS_KEY", "of nobody, " SECRET, 1); /* looked at, not used */
 	read_once("s3://b/p", NULL, "/b/p/a");
 	unlink(path);
 }
