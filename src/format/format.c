@@ -32,6 +32,7 @@ struct listing {
 	struct names others; /* directories, sockets … at the top */
 	bool whole;          /* directories called as steps of a run are looked into */
 	bool skipped;        /* some were not */
+	bool full;           /* there were more than are listed */
 };
 
 /* What a step of a run is probed with. */
@@ -46,8 +47,10 @@ static int add_file(void *arg, const struct sf_objinfo *info)
 	struct listing *l = arg;
 	const char *name;
 
-	if (l->files.n + l->others.n >= FILES_MAX)
+	if (l->files.n + l->others.n >= FILES_MAX) {
+		l->full = true;
 		return -E2BIG;
+	}
 	if (info->size != UINT64_MAX)
 		return sf_objinfos_keep(&l->files, &l->arena, info);
 	name = sf_arena_strdup(&l->arena, info->name, strlen(info->name));
@@ -217,10 +220,12 @@ static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
 	int r = store->ops->look ? look_for_names(store, l, err)
 	                         : store->ops->list(store, "", 1, add_file, l, err);
 
-	if (r == -E2BIG || r == -ENOMEM)
-		sf_fail(err, r, "'%s': %zu files listed: %s", store->source, l->files.n,
-		        r == -E2BIG ? "more than are read from one checkpoint"
-		                    : "no memory for more");
+	if (l->full)
+		sf_fail(err, r, "'%s': %zu files listed: more than are read from one checkpoint",
+		        store->source, l->files.n);
+	else if (r == -ENOMEM && err && !err->msg[0])
+		sf_fail(err, r, "'%s': %zu files listed: no memory for more", store->source,
+		        l->files.n);
 	if (r >= 0 && l->files.n)
 		qsort(l->files.at, l->files.n, sizeof(*l->files.at), sf_objinfo_compare);
 	return r;

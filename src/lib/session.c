@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
@@ -48,7 +49,9 @@ int sf_session_store(struct sf_session *s, const struct sf_session_options *opt,
 		struct sf_session_watch *watch =
 			sf_session_watch_begin(s->io, "opening", shown ? shown : "SOURCE");
 		r = sf_store_open(s->io, source, &opt->store, &s->store, err);
-		if (r == -ENOTDIR)
+		/* of a URL it is the cache's directory */
+		if (r == -ENOTDIR &&
+		    (!sf_url_scheme(source) || strncasecmp(source, "file:", 5) == 0))
 			r = sf_unread_source(source, err);
 		sf_session_watch_end(watch);
 	}

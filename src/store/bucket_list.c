@@ -7,6 +7,8 @@
 #include "base/vec.h"
 #include "store/bucket_list.h"
 
+#define EMPTY_MOST 1000 /* S3 may send some: each looked through what it does not show */
+
 void sf_bucket_pager_release(struct sf_bucket_pager *p)
 {
 	free(p->token);
@@ -38,6 +40,13 @@ int sf_bucket_pager_turn(struct sf_bucket_pager *p, const char *token, struct sf
 {
 	if (++p->pages > SF_BUCKET_PAGES_MAX)
 		return sf_fail(err, -E2BIG, "listing: more than %d pages", SF_BUCKET_PAGES_MAX);
+	p->empty = p->entries != p->entries_before || p->pages == 1 ? 0 : p->empty + 1;
+	p->entries_before = p->entries;
+	if (p->empty > EMPTY_MOST)
+		return sf_fail(err, -EBADMSG,
+		               "listing: %d pages, one behind the other, had nothing in them and "
+		               "promised more",
+		               EMPTY_MOST);
 	return token ? sf_bucket_pager_not_again(p, "token", token, err) : 0;
 }
 

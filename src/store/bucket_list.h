@@ -39,6 +39,8 @@ struct sf_bucket_pager {
 	size_t nseen, seen_cap;
 	unsigned pages;
 	uint64_t entries; /* told so far */
+	uint64_t entries_before;
+	unsigned empty; /* pages in a row that had none */
 };
 void sf_bucket_pager_release(struct sf_bucket_pager *p);
 

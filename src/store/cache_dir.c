@@ -78,6 +78,11 @@ static int follow(struct walk *w, const char *name, struct sf_error *err)
 		               "cache directory '%s': '%s' is a symbolic link in a directory that "
 		               "others can write to (mode %04o): they may have put it there",
 		               w->path, name, in.st_mode & 07777);
+	if (in.st_uid != 0 && in.st_uid != geteuid())
+		return sf_fail(err, -EACCES,
+		               "cache directory '%s': '%s' is a symbolic link in a directory of "
+		               "another user (%u): it may lead anywhere",
+		               w->path, name, (unsigned)in.st_uid);
 	if (++w->links > LINKS_MAX)
 		return sf_fail(err, -ELOOP, "cache directory '%s': more than %d symbolic links",
 		               w->path, LINKS_MAX);

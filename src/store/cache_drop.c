@@ -112,6 +112,11 @@ int sf_cache_drop(const char *path, const char *source, struct sf_cache_dropped 
 	SF_FREE char *own = NULL;
 	int dir, r = 0;
 
+	if (source && strstr(source, "://…"))
+		return sf_fail(err, -EINVAL,
+		               "'%s': what of this URL may be a password is not kept, so what is "
+		               "of it cannot be told from what is of others",
+		               source);
 	if (!path) {
 		r = sf_cache_dir_default(&own, err);
 		path = own;

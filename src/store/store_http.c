@@ -499,13 +499,25 @@ static int authorize_hub(struct http_store *h, const struct sf_url *u, struct sf
 	return r;
 }
 
-/* The query is shown nowhere, and may be what tells two places apart: its hash does that, on disk too. */
-static char *hash_of(const char *query)
+/*
+ * What tells two places apart, on disk too: what is shown leaves out the query, and what of an
+ * unclear URL may be a password. So it is a hash of all that is asked for.
+ */
+static char *hash_of(const char *base, const char *query)
 {
 	uint8_t digest[SF_SHA256_BYTES];
-	char text[2 * SF_SHA256_BYTES + 2] = "?";
+	char text[2 * SF_SHA256_BYTES + 2] = "?", *all = NULL;
+	int len = (int)strlen(base), r;
 
-	if (sf_sha256(query, strlen(query), digest) < 0)
+	while (len && base[len - 1] == '/')
+		len--;
+	r = asprintf(&all, "%.*s%s", len, base, query);
+
+	if (r < 0)
+		return NULL;
+	r = sf_sha256(all, (size_t)r, digest);
+	sf_wipe_free(all);
+	if (r < 0)
 		return NULL;
 	for (size_t i = 0; i < sizeof(digest); i++)
 		snprintf(text + 1 + 2 * i, 3, "%02x", digest[i]);
@@ -518,10 +530,8 @@ static int fill(struct http_store *h, const struct sf_url *u)
 
 	sf_buf_printf(&base, "%s://%s%s%s%s", u->scheme, u->host, u->port ? ":" : "",
 	              u->port ? u->port : "", u->path);
-	if (u->query) {
+	if (u->query)
 		sf_buf_printf(&query, "?%s", u->query);
-		h->r.s.at = hash_of(u->query);
-	}
 	sf_buf_extend(&query, 0); /* there, if empty */
 	sf_buf_cstr(&base);
 	sf_buf_cstr(&query);
@@ -529,7 +539,7 @@ static int fill(struct http_store *h, const struct sf_url *u)
 	h->query = (char *)query.at;
 	h->r.s.source = strdup(u->shown);
 	if (sf_buf_check(&base) < 0 || sf_buf_check(&query) < 0 || !h->r.s.source ||
-	    (u->query && !h->r.s.at))
+	    !(h->r.s.at = hash_of(h->base, h->query)))
 		return -ENOMEM;
 	for (size_t n = strlen(h->r.s.source); n && h->r.s.source[n - 1] == '/'; n--)
 		h->r.s.source[n - 1] = '\0';

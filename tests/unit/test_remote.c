@@ -69,6 +69,28 @@ static void finish(struct world *w)
 	free(w);
 }
 
+/* What may be a password is not shown, but tells places apart; a slash at the end does not. */
+START_TEST(what_is_not_shown_tells_places_apart)
+{
+	static const char *const url[] = { "http://h:1/a@b/x",  "http://h:2/a@b/x",
+		                           "http://h:1/a@b/y",  "http://h:1/a@b/x?q",
+		                           "http://h:1/a@b/x/", "https://h:1/a@b/x" };
+	struct sf_store *s[SF_ARRAY_LEN(url)];
+	struct sf_io io;
+
+	ck_assert_int_eq(sf_io_init(&io, 1, NULL), 0);
+	for (size_t i = 0; i < SF_ARRAY_LEN(url); i++) {
+		ck_assert_int_eq(sf_store_open(&io, url[i], NULL, &s[i], NULL), 0);
+		ck_assert_ptr_null(strstr(s[i]->at, "a@b"));
+		for (size_t k = 0; k < i; k++)
+			ck_assert_int_eq(strcmp(s[i]->at, s[k]->at) == 0, i == 4 && k == 0);
+	}
+	for (size_t i = 0; i < SF_ARRAY_LEN(url); i++)
+		sf_store_free(s[i]);
+	sf_io_release(&io);
+}
+END_TEST
+
 static struct sf_source *open_a(struct world *w)
 {
 	struct sf_source *src = NULL;
@@ -502,6 +524,7 @@ int main(void)
 	tcase_add_test(c, names_are_encoded_and_what_is_not_there_is_said);
 	tcase_add_loop_test(c, a_server_without_head_is_asked_for_a_byte, 0, 4);
 	tcase_add_test(c, a_server_says_when_it_may_be_asked_again);
+	tcase_add_test(c, what_is_not_shown_tells_places_apart);
 	tcase_add_test(c, a_page_is_no_file);
 	tcase_add_loop_test(c, a_version_is_pinned, 0, 2);
 	tcase_add_loop_test(c, a_server_without_tags_is_pinned_by_its_date, 0, 2);

@@ -191,6 +191,17 @@ int dcp_find_ranks(struct sf_format_dir *src, struct sf_ckpt_builder *b,
 	    snprintf(first, sizeof(first), "%s__0.metadata", src->dir) >= (int)sizeof(first) ||
 	    !sf_format_listed(src->files, src->nfiles, first))
 		return 0;
+	/* a server that has this one has whatever it is asked for */
+	snprintf(name[0], sizeof(name[0]), "__%u.metadata", RANKS_MOST);
+	names[0] = name[0];
+	before = src->nfiles;
+	r = sf_format_find(src, names, 1, b, found, err);
+	if (r >= 0 && src->nfiles != before)
+		return sf_fail(err, -EBADMSG,
+		               "the server says that it has '%s%s' too: it has whatever it is "
+		               "asked for",
+		               src->dir, name[0]);
+	before = 0;
 	for (uint32_t rank = 1; r >= 0 && before != src->nfiles && rank < RANKS_MOST;
 	     rank += RANKS_LOOKED) {
 		before = src->nfiles;
