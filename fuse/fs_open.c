@@ -29,7 +29,8 @@ static void handle_free(struct sf_fs *fs, struct sf_handle *h)
 	if (h->next)
 		h->next->prev = h->prev;
 	pthread_mutex_unlock(&fs->locked.m);
-	sf_readahead_close(h->ahead);
+	if (h->ahead)
+		sf_vfile_leave_readahead(h->file);
 	sf_vfile_unref(h->file);
 	sf_slot_unref(&fs->slots, h->slot);
 	free(h->text);
@@ -88,7 +89,7 @@ static bool open_passthrough(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino,
 static void begin_readahead(struct sf_handle *h)
 {
 	if (h->file && h->slot->s->store->far)
-		h->ahead = sf_readahead_new(h->slot->s->reader, sf_vfile_emit, h->file, h->size);
+		h->ahead = sf_vfile_join_readahead(h->file);
 }
 
 /* The file is sized, or that failed with @r. Not for shards/. */

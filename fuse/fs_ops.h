@@ -76,7 +76,8 @@ struct sf_handle {
 	char *text;            /* a live file's content as of its opening */
 	size_t text_len;
 	uint64_t size;
-	struct sf_readahead *ahead; /* NULL: of a store that is not far, of a live file */
+	struct sf_readahead
+		*ahead; /* the file's; NULL: of a store that is not far, of a live file */
 	struct sf_handle *prev, *next; /* of the mount's, under its lock */
 };
 

@@ -6,7 +6,7 @@
 #include "read/reader.h"
 
 /*
- * One open file's. What comes next is fetched by reads of the same file (reader.h), so it follows
+ * One file's, of all who have it open. What comes next is fetched by reads of the same file (reader.h), so it follows
  * the plan of its bytes across chunks, shards and headers. How far: as the sources' hints say, and a
  * quarter of the budget for all files together; the window doubles when the reader has to wait, and
  * is one part where there is no room. What has come is let go when somebody waits for memory, or

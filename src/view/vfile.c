@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "read/readahead.h"
 #include "view/vfile.h"
 
 enum { NOT_PREPARED, PREPARING, PREPARED };
@@ -26,6 +27,8 @@ void sf_vfile_init(struct sf_vfile *f, const struct sf_vfile_ops *ops, struct sf
 	pthread_cond_init(&f->locked.c, NULL);
 	f->locked.state = ops->prepare ? NOT_PREPARED : PREPARED;
 	f->locked.failed = NULL;
+	f->locked.ahead = NULL;
+	f->locked.openers = 0;
 	atomic_init(&f->ready, !ops->prepare);
 }
 
@@ -151,4 +154,28 @@ int64_t sf_vfile_pread(struct sf_vfile *f, uint64_t off, void *buf, uint64_t len
 		sf_fail(err, r, "%s", rd.err.msg);
 	sf_read_release(&rd);
 	return r < 0 ? r : (int64_t)rd.len;
+}
+
+struct sf_readahead *sf_vfile_join_readahead(struct sf_vfile *f)
+{
+	struct sf_readahead *a;
+
+	pthread_mutex_lock(&f->locked.m);
+	if (!f->locked.ahead)
+		f->locked.ahead = sf_readahead_new(f->reader, sf_vfile_emit, f, f->size);
+	a = f->locked.ahead;
+	f->locked.openers += a != NULL;
+	pthread_mutex_unlock(&f->locked.m);
+	return a;
+}
+
+void sf_vfile_leave_readahead(struct sf_vfile *f)
+{
+	struct sf_readahead *last = NULL;
+
+	pthread_mutex_lock(&f->locked.m);
+	if (--f->locked.openers == 0)
+		last = SF_STEAL(f->locked.ahead);
+	pthread_mutex_unlock(&f->locked.m);
+	sf_readahead_close(last);
 }

@@ -35,12 +35,21 @@ struct sf_vfile {
 		int state; /* 0 not prepared, 1 being prepared, 2 done; waiters on c */
 		pthread_cond_t c;
 		struct sf_vfile_failure *failed; /* what preparing can only come to again, NULL */
+		struct sf_readahead *ahead;      /* of all who read it forward; NULL: none */
+		unsigned openers;                /* of them */
 	} locked;
 	_Atomic int ready; /* state == 2, without the lock */
 };
 void sf_vfile_init(struct sf_vfile *f, const struct sf_vfile_ops *ops, struct sf_reader *reader);
 struct sf_vfile *sf_vfile_ref(struct sf_vfile *f);
 void sf_vfile_unref(struct sf_vfile *f); /* NULL is fine */
+/*
+ * What all who have it open read ahead by: one for all, since of readers who go through it together
+ * each page is asked for by the one who comes first, and only all of their reads go forward. It is
+ * prepared. Returns NULL for want of memory: nothing is read ahead then; else a leave follows.
+ */
+struct sf_readahead *sf_vfile_join_readahead(struct sf_vfile *f);
+void sf_vfile_leave_readahead(struct sf_vfile *f);
 /* -EAGAIN when it is not prepared yet; never waits */
 int sf_vfile_size(struct sf_vfile *f, uint64_t *ret);
 /*

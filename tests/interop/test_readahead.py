@@ -92,6 +92,20 @@ def forward(url, path):
             check(f"{view}, forward: most reads find their bytes there", c["parked"] * 4 <= c["read_requests"], c)
 
 
+def together(url, path):
+    """Many who read one file at once, as the ranks of a job do, cost what one does."""
+    with Mount(url) as far:
+        view = f"{far}/model.safetensors"
+        size, before = os.path.getsize(view), fetched(far)
+        code = f"import hashlib\nwith open({view!r}, 'rb') as f: print(hashlib.file_digest(f, 'md5').hexdigest() if hasattr(hashlib, 'file_digest') else hashlib.md5(f.read()).hexdigest())"
+        readers = [subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) for _ in range(6)]
+        sums = {p.communicate(timeout=100)[0] for p in readers}
+        got, c = fetched(far) - before, counters(far)
+        check("together: the same bytes for all", len(sums) == 1 and sums != {""}, sums)
+        check("together: each byte once", got <= 1.05 * size, (got, size))
+        check("together: most reads find their bytes there", c["parked"] * 3 <= c["read_requests"], c)
+
+
 def lazy(url, path):
     with Mount(url) as far:
         view = f"{far}/model.safetensors"
@@ -123,7 +137,7 @@ with tempfile.TemporaryDirectory() as d:
     url = f"http://127.0.0.1:{server.server_port}/ck"
     if "without libcurl" in run("info", url).stderr:
         skip_all("this build has no libcurl")
-    for part in (kernel, forward, lazy):
+    for part in (kernel, forward, together, lazy):
         with attempt(part.__name__):
             part(url, f"{d}/ck")
 finish()
