@@ -2,6 +2,7 @@
 #include <string.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -155,6 +156,38 @@ static int make_absolute(const char **path, struct sf_error *err)
 	return 0;
 }
 
+/* Until serve reads them, signals that end us are waited for here: the storage may not answer. */
+static void *end_by_signal(void *arg)
+{
+	const sigset_t *ending = arg;
+	sigset_t one;
+	int sig;
+
+	if (sigwait(ending, &sig) != 0)
+		return NULL;
+	signal(sig, SIG_DFL);
+	sigemptyset(&one);
+	sigaddset(&one, sig);
+	pthread_sigmask(SIG_UNBLOCK, &one, NULL);
+	raise(sig);
+	return NULL;
+}
+
+static int open_session(struct sf_session *s, const struct sf_session_options *opt,
+                        const char *source, const sigset_t *ending, struct sf_error *err)
+{
+	pthread_t id;
+	/* without it a signal waits until serve reads it */
+	bool waits = pthread_create(&id, NULL, end_by_signal, (void *)ending) == 0;
+	int r = sf_session_open(s, opt, source, err);
+
+	if (waits) {
+		pthread_cancel(id);
+		pthread_join(id, NULL);
+	}
+	return r;
+}
+
 static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common, const char *source,
                            const char *where, int failed_code, struct sf_error *err)
 {
@@ -168,7 +201,7 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	SF_FREE char *fuse_options = NULL;
 	SF_FREE char *given = sf_mount_options_given(source, where);
 	struct timespec began;
-	sigset_t block;
+	sigset_t block, ending;
 	int r;
 
 	r = make_absolute(&common->session.view.hf_files, err);
@@ -192,13 +225,14 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 	sigaddset(&block, SIGTERM);
 	sigaddset(&block, SIGINT);
 	sigaddset(&block, SIGHUP);
+	ending = block;
 	sigaddset(&block, SIGPIPE);
 	sigprocmask(SIG_BLOCK, &block, NULL);
 
 	if (o->auto_unmount)
 		r = sf_auto_unmount_start(&cleaner, mountpoint, err);
 	if (r >= 0)
-		r = sf_session_open(&s, &common->session, source, err);
+		r = open_session(&s, &common->session, source, &ending, err);
 	if (r < 0)
 		return r;
 	clock_gettime(CLOCK_REALTIME, &began);

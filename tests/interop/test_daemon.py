@@ -2,6 +2,7 @@
 """The process behind a mount: its parent's exit code, its trace, what it does with a mountpoint whose daemon hangs."""
 import select
 import shutil
+import socket
 
 from common import *
 
@@ -34,6 +35,26 @@ def test_descriptors():
         check("and its daemon holds no descriptor of the caller", select.select([r], [], [], 10)[0] and os.read(r, 1) == b"")
         unmount(f"{d}/m")
     os.close(r)
+
+
+def test_silence():
+    """A mount in the foreground that waits for a server ends when it is told to, not at its deadline of an hour."""
+    if "without libcurl" in run("info", "http://127.0.0.1:9/x").stderr:
+        return skip("a silent server", "this build has no libcurl")
+    for sig in (signal.SIGINT, signal.SIGTERM):
+        with tempfile.TemporaryDirectory() as d, socket.create_server(("127.0.0.1", 0)) as server:
+            os.mkdir(f"{d}/m")
+            p = subprocess.Popen([BIN, f"http://127.0.0.1:{server.getsockname()[1]}/x", f"{d}/m", "-f", "--timeout=3600", "--cache-size=0"], stderr=subprocess.PIPE)
+            server.settimeout(60)
+            conn, _ = server.accept()  # it waits for an answer now
+            p.send_signal(sig)
+            try:
+                check(f"{sig.name} ends a mount that waits for a server", p.wait(timeout=60) == -sig, p.returncode)
+            except subprocess.TimeoutExpired:
+                check(f"{sig.name} ends a mount that waits for a server", False, "it did not end in a minute")
+                p.kill()
+            p.communicate()
+            conn.close()
 
 
 def test_trace():
