@@ -170,6 +170,10 @@ def bad_input():
     says("a password is wanted", good, 1, "401")
     server.broken = lambda h, path: h.answer(302, Location=h.path) or True
     says("redirects in a circle", good, 1, "redirect")
+    server.seen.clear()
+    server.broken = lambda h, path: h.answer(200, b"\0" * 64, Content_Type="application/octet-stream") or True
+    says("a server that has whatever it is asked for", good, 1)
+    check("a server that has whatever it is asked for is asked for few names", len(server.seen) < 200, len(server.seen))
     server.broken = lambda h, path: h.answer(503, Retry_After="60") or True
     says("a server that is down", good, 1, "503", args=["--timeout", "2"])
     server.broken = None

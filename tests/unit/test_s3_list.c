@@ -279,6 +279,32 @@ START_TEST(a_million_keys_hold_a_hash_a_page)
 }
 END_TEST
 
+START_TEST(pages_without_end_and_without_keys_are_not_waited_for)
+{
+	struct sf_bucket_pager p = { .prefix = "" };
+	struct sf_error err = SF_ERROR_INIT;
+	uint64_t seen = 0;
+	unsigned pages = 0;
+	char doc[256];
+	int r = 1;
+
+	for (; r == 1 && pages < 5000; pages++) {
+		snprintf(doc, sizeof(doc),
+		         "<ListBucketResult><IsTruncated>true</IsTruncated>"
+		         "<NextContinuationToken>%u</NextContinuationToken>%s</ListBucketResult>",
+		         pages,
+		         pages == 500 ? "<Contents><Key>k</Key><Size>1</Size></Contents>" : "");
+		r = sf_s3_pager_take(&p, doc, strlen(doc), count, &seen, &err);
+	}
+	ck_assert_int_eq(r, -EBADMSG);
+	ck_assert_ptr_nonnull(strstr(err.msg, "had nothing in them"));
+	ck_assert_uint_gt(pages, 1400); /* a key in between, and they are counted anew */
+	ck_assert_uint_lt(pages, 1600);
+	ck_assert_uint_eq(seen, 1);
+	sf_bucket_pager_release(&p);
+}
+END_TEST
+
 START_TEST(an_error_document_is_told)
 {
 	const char *doc =
@@ -368,6 +394,7 @@ int main(void)
 
 	tcase_add_test(t, a_page_tells_objects_and_prefixes);
 	tcase_add_test(t, keys_are_decoded_only_where_the_page_says_so);
+	tcase_add_test(t, pages_without_end_and_without_keys_are_not_waited_for);
 	tcase_add_test(t, pages_go_on_with_the_token_of_the_last);
 	tcase_add_test(t, a_page_that_comes_again_is_an_error);
 	tcase_add_test(t, what_is_no_page_is_an_error_and_never_empty);
