@@ -347,8 +347,7 @@ const struct sf_cmd sf_cmd_doctor = {
 	.name = "doctor",
 	.usage = "[--json] [SOURCE]",
 	.about = "check whether this machine can mount, by mounting, or why SOURCE cannot be read, "
-	         "and "
-		 "say how to fix what is wrong",
+		 "and say how to fix what is wrong",
 	.example = "shardfuse doctor s3://bucket/run/step9000",
 	.options = options,
 	.common = true,

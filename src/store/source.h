@@ -81,7 +81,7 @@ struct sf_source_hints {
 	uint64_t head_guess; /* bytes that an unseen item's header is thought to take, to be asked
 	                      * for together with what is wanted behind it. 0: a round trip costs
 	                      * next to nothing, the header alone comes first */
-	uint64_t ahead; /* bytes that may be asked for ahead of who reads forward; 0: whoever is
+	uint64_t ahead;    /* bytes that may be asked for ahead of who reads forward; 0: whoever is
 	                   below reads ahead itself */
 	unsigned inflight; /* requests of one read at once */
 };

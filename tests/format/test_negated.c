@@ -13,8 +13,9 @@ START_TEST(any_range_of_negated_integers_is_a_part_of_the_whole)
 	char path[4096];
 	uint8_t whole[512], part[512];
 
-	ck_assert_int_ge(
-		sf_store_open(load_io(), sf_test_data(path, "dcp/neg_ints/ckpt"), NULL, &store, &err), 0);
+	ck_assert_int_ge(sf_store_open(load_io(), sf_test_data(path, "dcp/neg_ints/ckpt"), NULL,
+	                               &store, &err),
+	                 0);
 	ck_assert_int_ge(sf_reader_new(ckpt, store, &r, &err), 0);
 	ck_assert_uint_ge(ckpt->ntensors, 6);
 	for (uint32_t t = 0; t < ckpt->ntensors; t++) {
