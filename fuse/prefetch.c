@@ -1,7 +1,6 @@
 #include "config.h"
 #include <inttypes.h>
 #include <stdatomic.h>
-#include <string.h>
 #include "base/clock.h"
 #include "base/thread_pool.h"
 #include "fuse/prefetch.h"
@@ -38,9 +37,8 @@ static void *fetch(void *arg)
 static bool has_room(const struct sf_session *s, uint64_t bytes)
 {
 	struct sf_cache *c = atomic_load(&s->io->cache);
-	bool far = strstr(s->store->source, "://") != NULL;
 
-	if (!far || (c && bytes <= sf_cache_limit(c)))
+	if (!s->store->far || (c && bytes <= sf_cache_limit(c)))
 		return true;
 	if (!c)
 		sf_log(s->io->log, SF_LOG_WARN, "prefetch: nothing that is fetched is kept");

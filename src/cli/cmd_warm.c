@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 #include "base/clock.h"
 #include "base/mem.h"
@@ -134,19 +133,18 @@ static int warm_source(struct job *job, const struct sf_common *common, struct s
 	struct sf_warm_ranges v = { 0 };
 	struct sf_session s;
 	struct sf_warm w;
-	bool far = sf_url_scheme(job->path) && strncasecmp(job->path, "file:", 5) != 0;
 	int r = sf_session_open(&s, &common->session, job->path, err);
 
 	if (r < 0)
 		return r;
 	r = sf_warm_ranges_of(s.catalog, &v, err);
-	if (r >= 0 && far)
+	if (r >= 0 && s.store->far)
 		r = check_room(s.store->source, s.store, sf_warm_bytes(v.at, v.n), err);
 	sf_warm_init(&w, s.store, AT_ONCE);
 	if (r >= 0)
 		r = read_all(job, s.io, &w, &v, err);
 	sf_warm_release(&w);
-	if (r >= 0 && far)
+	if (r >= 0 && s.store->far)
 		r = check_kept(s.store->source, &s.io->counters, err);
 	sf_warm_ranges_release(&v);
 	sf_session_close(&s);
