@@ -81,6 +81,7 @@ SF_SOURCES_STORE = \
 	%D%/store/probe.c \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \
+	%D%/store/remote_wait.c \
 	%D%/store/renew.c \
 	%D%/store/s3_call.c \
 	%D%/store/s3_error.c \

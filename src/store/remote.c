@@ -13,7 +13,7 @@
 #include "base/mem.h"
 #include "base/wipe.h"
 #include "store/http_range.h"
-#include "store/remote.h"
+#include "store/remote_trip.h"
 
 /* An object store answers a request after 10 to 50 ms and sends 90 MB/s: a gap of 1 MiB costs less
  * than a request, and 8 MiB are what its makers' own clients ask for at once. */
@@ -25,47 +25,9 @@ static const struct sf_source_hints remote_hints = {
 	.inflight = 16,
 };
 
-#define STALL_MS 10000u  /* without a byte */
-#define REFUSAL_MAX 4096 /* bytes of a refusal's body that are looked at */
-#define SECOND_ROUND 2   /* times that a store may mend something of a request */
-#define WRONG_MOST 3     /* answers that are not what was asked for: most servers stay that way */
-
-struct remote {
-	struct sf_source s;
-	struct sf_remote_store *store;
-	_Atomic bool changed; /* another version was seen: why has it, written before */
-	struct {
-		pthread_mutex_t m;
-		struct trip *first;
-		struct sf_error why;
-	} locked;
-	char name[]; /* and the tag behind it */
-};
-
-/* A request under way, through all of its tries. */
-struct trip {
-	struct sf_http_req http;
-	struct sf_remote_call call;
-	struct remote *src;
-	struct sf_io_req *req;
-	struct sf_renew_wait wait; /* for what the call needs */
-	int wait_r;                /* how that ended, http.err has why */
-	struct sf_task task;       /* to go on then */
-	struct trip *prev, *next;
-	bool flying, parked, cancelled; /* under the source's lock */
-	uint64_t done;                  /* bytes that are in their places: good, whatever comes */
-	int at_iov;
-	size_t at_byte; /* of that iovec */
-	unsigned tries, mended, wrong;
-	int64_t end_ns; /* no try begins behind it; 0: none */
-	unsigned status;
-	int64_t after_ms;            /* Retry-After, -1: none */
-	struct sf_http_head refusal; /* headers of an answer with another status */
-	size_t refused_len;
-	char range[64], *match;
-	const char **headers;
-	char refused[REFUSAL_MAX];
-};
+#define STALL_MS 10000u /* without a byte */
+#define SECOND_ROUND 2  /* times that a store may mend something of a request */
+#define WRONG_MOST 3    /* answers that are not what was asked for: most servers stay that way */
 
 void sf_remote_call_release(struct sf_remote_call *call)
 {
@@ -79,7 +41,7 @@ void sf_remote_call_release(struct sf_remote_call *call)
 /* ---- the answer ---- */
 
 /* From now on nothing is read of it. */
-static int changed(struct remote *src, struct sf_error *err, const char *how)
+static int changed(struct sf_remote *src, struct sf_error *err, const char *how)
 {
 	struct sf_error why;
 	int r = sf_fail(&why, -ESTALE, "'%s' changed on the server since it was opened: %s",
@@ -104,7 +66,7 @@ static bool is_tag(const char *v)
 	return v[0] == '"' || strncmp(v, "W/\"", 3) == 0;
 }
 
-static int check_version(struct trip *t, const struct sf_http_head *head)
+static int check_version(struct sf_trip *t, const struct sf_http_head *head)
 {
 	const char *want = t->src->s.version.etag, *v = t->src->store->ops->version_header;
 	char how[512];
@@ -121,7 +83,7 @@ static int check_version(struct trip *t, const struct sf_http_head *head)
 }
 
 /* A 206: is it what was asked for? */
-static int check_part(struct trip *t, const struct sf_http_head *head)
+static int check_part(struct sf_trip *t, const struct sf_http_head *head)
 {
 	const struct sf_io_req *req = t->req;
 	uint64_t from = req->off + t->done, to = req->off + req->len - 1, first, last, total;
@@ -147,7 +109,7 @@ static int check_part(struct trip *t, const struct sf_http_head *head)
 }
 
 /* A 200: the server gives all of it, which is what was asked for only if all was. */
-static int check_whole(struct trip *t)
+static int check_whole(struct sf_trip *t)
 {
 	const struct sf_io_req *req = t->req;
 
@@ -160,7 +122,7 @@ static int check_whole(struct trip *t)
 }
 
 /* Are its bytes those that are stored? Some servers unpack what is stored packed. */
-static int check_coding(struct trip *t, const struct sf_http_head *head)
+static int check_coding(struct sf_trip *t, const struct sf_http_head *head)
 {
 	size_t len = 0;
 	const char *v = sf_http_header(head, "Content-Encoding", &len);
@@ -175,7 +137,7 @@ static int check_coding(struct trip *t, const struct sf_http_head *head)
 	return 0;
 }
 
-static int check_length(struct trip *t, const struct sf_http_head *head)
+static int check_length(struct sf_trip *t, const struct sf_http_head *head)
 {
 	const uint64_t want = t->req->len - t->done;
 	uint64_t have;
@@ -192,7 +154,7 @@ static int check_length(struct trip *t, const struct sf_http_head *head)
 
 static int on_answer(struct sf_http_req *http, const struct sf_http_head *head)
 {
-	struct trip *t = sf_container_of(http, struct trip, http);
+	struct sf_trip *t = sf_container_of(http, struct sf_trip, http);
 	size_t len = 0;
 	const char *v;
 	int r;
@@ -216,11 +178,11 @@ static int on_answer(struct sf_http_req *http, const struct sf_http_head *head)
 
 static int on_bytes(struct sf_http_req *http, const void *at, size_t len)
 {
-	struct trip *t = sf_container_of(http, struct trip, http);
+	struct sf_trip *t = sf_container_of(http, struct sf_trip, http);
 	const uint8_t *from = at;
 
 	if (t->status != 206 && t->status != 200) {
-		size_t n = SF_MIN(len, REFUSAL_MAX - t->refused_len);
+		size_t n = SF_MIN(len, SF_REFUSAL_MAX - t->refused_len);
 		memcpy(t->refused + t->refused_len, at, n);
 		t->refused_len += n;
 		return 0;
@@ -248,9 +210,9 @@ static int on_bytes(struct sf_http_req *http, const void *at, size_t len)
 
 /* ---- how it ends ---- */
 
-static void end(struct trip *t, int r)
+void sf_trip_end(struct sf_trip *t, int r)
 {
-	struct remote *src = t->src;
+	struct sf_remote *src = t->src;
 	struct sf_io_req *req = t->req;
 
 	pthread_mutex_lock(&src->locked.m);
@@ -271,27 +233,7 @@ static void end(struct trip *t, int r)
 	sf_io_req_end(req, r);
 }
 
-static void fly(struct trip *t);
-
-/* Once more, at @when; or, where it would be too late or too often, the end: with @r. */
-static void again(struct trip *t, int r, int64_t after_ms)
-{
-	int64_t now = sf_now_ns(),
-		ms = SF_MAX(after_ms, (int64_t)sf_http_wait_ms(t->tries, sf_http_random()));
-	bool late = t->end_ns && now + ms * 1000000 >= t->end_ns;
-
-	if (late || t->tries >= SF_HTTP_TRIES_MOST ||
-	    !sf_http_tokens_take(&t->src->store->tokens)) {
-		if (t->tries > 1)
-			sf_fail(&t->http.err, r, "%s (tried %u times)", t->http.err.msg, t->tries);
-		end(t, r);
-		return;
-	}
-	t->http.not_before_ns = now + ms * 1000000;
-	fly(t);
-}
-
-static const char *host(const struct trip *t, int *len)
+static const char *host(const struct sf_trip *t, int *len)
 {
 	const char *at = strstr(t->call.url, "://");
 
@@ -301,9 +243,9 @@ static const char *host(const struct trip *t, int *len)
 }
 
 /* An answer that gave nothing. */
-static void refused(struct trip *t)
+static void refused(struct sf_trip *t)
 {
-	struct remote *src = t->src;
+	struct sf_remote *src = t->src;
 	const struct sf_remote_ops *ops = src->store->ops;
 	struct sf_error why = SF_ERROR_INIT;
 	unsigned status = t->status;
@@ -316,36 +258,36 @@ static void refused(struct trip *t)
 	if (r == SF_REMOTE_AGAIN && t->mended < SECOND_ROUND) {
 		t->mended++;
 		t->http.not_before_ns = 0;
-		fly(t);
+		sf_trip_fly(t);
 		return;
 	}
 	if (r == SF_REMOTE_AGAIN && why.msg[0]) /* what was mended did not help */
 		r = -EACCES;
 	if (r < 0) {
-		end(t, sf_fail(&t->http.err, r, "'%s': %s", src->s.name, why.msg));
+		sf_trip_end(t, sf_fail(&t->http.err, r, "'%s': %s", src->s.name, why.msg));
 	} else if (status == 412) {
-		end(t, changed(src, &t->http.err, "the server has another version (412)"));
+		sf_trip_end(t, changed(src, &t->http.err, "the server has another version (412)"));
 	} else if (status == 404 || status == 410) {
-		end(t, changed(src, &t->http.err, "it is gone (404)"));
+		sf_trip_end(t, changed(src, &t->http.err, "it is gone (404)"));
 	} else if (status == 416) {
-		end(t, changed(src, &t->http.err, "it has fewer bytes now (416)"));
+		sf_trip_end(t, changed(src, &t->http.err, "it has fewer bytes now (416)"));
 	} else if (status == 401 || status == 403) {
-		end(t, sf_fail(&t->http.err, -EACCES, "'%s': %.*s refuses the request (%u)",
-		               src->s.name, len, at, status));
+		sf_trip_end(t, sf_fail(&t->http.err, -EACCES, "'%s': %.*s refuses the request (%u)",
+		                       src->s.name, len, at, status));
 	} else {
 		r = sf_fail(&t->http.err, -EIO, "'%s': %.*s answers %u", src->s.name, len, at,
 		            status);
 		if (sf_http_status_again(status))
-			again(t, r, t->after_ms);
+			sf_trip_again(t, r, t->after_ms);
 		else
-			end(t, r);
+			sf_trip_end(t, r);
 	}
 }
 
 static void on_done(struct sf_http_req *http, int r)
 {
-	struct trip *t = sf_container_of(http, struct trip, http);
-	struct remote *src = t->src;
+	struct sf_trip *t = sf_container_of(http, struct sf_trip, http);
+	struct sf_remote *src = t->src;
 	bool cancelled;
 
 	pthread_mutex_lock(&src->locked.m);
@@ -356,36 +298,36 @@ static void on_done(struct sf_http_req *http, int r)
 	if (r == 0 && (t->status == 206 || t->status == 200)) {
 		if (t->done == t->req->len) {
 			sf_http_tokens_give(&src->store->tokens, t->tries - t->mended);
-			end(t, 0);
+			sf_trip_end(t, 0);
 			return;
 		}
 		r = sf_fail(&http->err, -ECONNRESET, "the answer ends after %" PRIu64 " bytes",
 		            t->done);
 	}
 	if (cancelled || r == -ECANCELED) {
-		end(t, sf_fail(&http->err, -ECANCELED, "'%s': canceled", src->s.name));
+		sf_trip_end(t, sf_fail(&http->err, -ECANCELED, "'%s': canceled", src->s.name));
 	} else if (r == 0) {
 		refused(t);
 	} else if (sf_http_error_again(r)) {
 		sf_fail_ctx(&http->err, r, "'%s'", src->s.name);
 		t->http.fresh = true; /* what failed is left alone */
-		again(t, r == -ETIMEDOUT ? r : -EIO, -1);
+		sf_trip_again(t, r == -ETIMEDOUT ? r : -EIO, -1);
 	} else if (r == -EBADMSG && ++t->wrong < WRONG_MOST) {
 		t->http.fresh = true;
 		t->done = 0; /* none of it counts: it may be of another answer */
 		t->at_iov = 0;
 		t->at_byte = 0;
-		again(t, r, -1);
+		sf_trip_again(t, r, -1);
 	} else {
 		if (http->err.msg[0] != '\'')
 			sf_fail_ctx(&http->err, r, "'%s'", src->s.name);
-		end(t, r);
+		sf_trip_end(t, r);
 	}
 }
 
 /* ---- a try ---- */
 
-static int make_headers(struct trip *t)
+static int make_headers(struct sf_trip *t)
 {
 	const struct sf_remote_ops *ops = t->src->store->ops;
 	const char *tag = t->src->s.version.etag;
@@ -417,43 +359,7 @@ static int make_headers(struct trip *t)
 	return 0;
 }
 
-static void go_on(struct sf_task *task)
-{
-	struct trip *t = sf_container_of(task, struct trip, task);
-
-	if (t->wait_r < 0)
-		end(t, t->wait_r);
-	else
-		fly(t);
-}
-
-static void ready(struct sf_renew_wait *w, int r, const char *why)
-{
-	struct trip *t = sf_container_of(w, struct trip, wait);
-
-	t->wait_r = r < 0 ? sf_fail(&t->http.err, r, "'%s': %s", t->src->s.name, why) : 0;
-	t->task.run = go_on;
-	sf_thread_pool_submit(t->src->s.io->pool, &t->task);
-}
-
-/* It goes on when there are credentials, or an error instead; no thread is held. */
-static void park(struct trip *t)
-{
-	struct sf_remote_store *store = t->src->store;
-	bool cancelled;
-
-	t->wait = (struct sf_renew_wait){ .ready = ready };
-	pthread_mutex_lock(&t->src->locked.m);
-	cancelled = t->cancelled;
-	t->parked = !cancelled;
-	if (!cancelled) /* under the lock: whoever cancels it must find it there */
-		sf_renew_park(store->ops->waits_for(store), &t->wait);
-	pthread_mutex_unlock(&t->src->locked.m);
-	if (cancelled)
-		end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
-}
-
-static unsigned timeout_of(const struct trip *t)
+static unsigned timeout_of(const struct sf_trip *t)
 {
 	uint64_t ms = 10000 + (t->req->len - t->done) / 1000; /* 1 MB/s */
 
@@ -462,7 +368,7 @@ static unsigned timeout_of(const struct trip *t)
 	return (unsigned)SF_MIN(ms, (uint64_t)UINT32_MAX / 2);
 }
 
-static void fly(struct trip *t)
+void sf_trip_fly(struct sf_trip *t)
 {
 	struct sf_remote_store *store = t->src->store;
 	bool cancelled;
@@ -471,13 +377,13 @@ static void fly(struct trip *t)
 	sf_remote_call_release(&t->call);
 	r = store->ops->call(store, t->src->s.name, &t->call, &t->http.err);
 	if (r == -EAGAIN) {
-		park(t);
+		sf_trip_park(t);
 		return;
 	}
 	if (r >= 0 && make_headers(t) < 0)
 		r = sf_fail(&t->http.err, -ENOMEM, "'%s': no memory for a request", t->src->s.name);
 	if (r < 0) {
-		end(t, r);
+		sf_trip_end(t, r);
 		return;
 	}
 	t->tries++;
@@ -502,14 +408,14 @@ static void fly(struct trip *t)
 		sf_http_submit(store->http, &t->http);
 	pthread_mutex_unlock(&t->src->locked.m);
 	if (cancelled)
-		end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
+		sf_trip_end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
 }
 
 /* ---- the source ---- */
 
 static int remote_check(struct sf_source *s, struct sf_error *err)
 {
-	struct remote *src = (struct remote *)s;
+	struct sf_remote *src = (struct sf_remote *)s;
 	struct sf_error why;
 
 	if (!atomic_load_explicit(&src->changed, memory_order_relaxed))
@@ -528,9 +434,9 @@ static int remote_try(struct sf_source *s, uint64_t off, const struct iovec *iov
 
 static void remote_submit(struct sf_source *s, struct sf_io_req *req)
 {
-	struct remote *src = (struct remote *)s;
+	struct sf_remote *src = (struct sf_remote *)s;
 	int r = remote_check(s, &req->err);
-	struct trip *t = r < 0 ? NULL : calloc(1, sizeof(*t));
+	struct sf_trip *t = r < 0 ? NULL : calloc(1, sizeof(*t));
 
 	if (r >= 0 && !req->len) {
 		free(t);
@@ -554,15 +460,15 @@ static void remote_submit(struct sf_source *s, struct sf_io_req *req)
 		t->next->prev = t;
 	src->locked.first = t;
 	pthread_mutex_unlock(&src->locked.m);
-	fly(t);
+	sf_trip_fly(t);
 }
 
 static void remote_cancel(struct sf_source *s, struct sf_io_req *req)
 {
-	struct remote *src = (struct remote *)s;
+	struct sf_remote *src = (struct sf_remote *)s;
 
 	pthread_mutex_lock(&src->locked.m);
-	for (struct trip *t = src->locked.first; t; t = t->next) {
+	for (struct sf_trip *t = src->locked.first; t; t = t->next) {
 		if (t->req != req)
 			continue;
 		t->cancelled = true;
@@ -570,14 +476,14 @@ static void remote_cancel(struct sf_source *s, struct sf_io_req *req)
 			sf_http_cancel(&t->http);
 		else if (t->parked &&
 		         sf_renew_leave(src->store->ops->waits_for(src->store), &t->wait))
-			ready(&t->wait, 0, "");
+			sf_trip_ready(&t->wait, 0, "");
 	}
 	pthread_mutex_unlock(&src->locked.m);
 }
 
 static void remote_free(struct sf_source *s)
 {
-	struct remote *src = (struct remote *)s;
+	struct sf_remote *src = (struct sf_remote *)s;
 
 	pthread_mutex_destroy(&src->locked.m);
 	free(src);
@@ -595,7 +501,7 @@ int sf_remote_source(struct sf_remote_store *s, const char *name, uint64_t size,
                      const struct sf_version *version, struct sf_source **ret, struct sf_error *err)
 {
 	size_t n = strlen(name) + 1, m = version->etag ? strlen(version->etag) + 1 : 0;
-	struct remote *src = calloc(1, sizeof(*src) + n + m);
+	struct sf_remote *src = calloc(1, sizeof(*src) + n + m);
 
 	if (!src)
 		return sf_fail(err, -ENOMEM, "'%s': no memory", name);
