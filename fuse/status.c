@@ -290,6 +290,29 @@ static void print_one(const struct mount *m)
 	       number(m, "stale"));
 }
 
+/* Where it is, how full, and whether it takes more. */
+static void print_cache_disk(const struct cJSON *c)
+{
+	const char *dir, *why;
+	uint64_t limit = 0, kept = 0;
+	char size[2][32];
+	struct sf_buf b = { 0 };
+
+	if (sf_json_get_str(c, "dir", &dir, NULL) < 0)
+		return;
+	sf_json_get_u64(c, "limit", &limit, NULL);
+	sf_json_get_u64(c, "kept", &kept, NULL);
+	sf_escape_text(&b, dir, strlen(dir));
+	printf("%-10s  %s of %s in %s\n", "kept", sf_human_size(kept, size[0]),
+	       sf_human_size(limit, size[1]), sf_buf_cstr(&b));
+	sf_buf_release(&b);
+	if (sf_json_get_str(c, "keeps_nothing", &why, NULL) < 0)
+		return;
+	sf_escape_text(&b, why, strlen(why));
+	printf("%-10s  nothing more is kept there: %s\n", "", sf_buf_cstr(&b));
+	sf_buf_release(&b);
+}
+
 /* What of far files came from disk. */
 static void print_cache(const struct mount *m)
 {
@@ -306,6 +329,7 @@ static void print_cache(const struct mount *m)
 	printf("%-10s  %" PRIu64 " hits (%s), %" PRIu64 " misses, %" PRIu64 " fetched (%s)\n",
 	       "cache", v[0], sf_human_size(v[1], size[0]), v[2], v[3],
 	       sf_human_size(v[4], size[1]));
+	print_cache_disk(c);
 }
 
 static void print_prefetch(const struct mount *m)

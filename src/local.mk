@@ -48,10 +48,12 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_dir.c \
 	%D%/store/cache_drop.c \
 	%D%/store/cache_file.c \
+	%D%/store/cache_keep.c \
 	%D%/store/cache_map.c \
 	%D%/store/cache_read.c \
 	%D%/store/cache_room.c \
 	%D%/store/cache_source.c \
+	%D%/store/cache_space.c \
 	%D%/store/cache_sweep.c \
 	%D%/store/cache_wait.c \
 	%D%/store/fetch_many.c \
@@ -333,6 +335,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/complete.c \
 	%D%/cli/complete_names.c \
 	%D%/cli/put_damage.c \
+	%D%/cli/doctor_cache.c \
 	%D%/cli/doctor_mount.c \
 	%D%/cli/doctor_source.c \
 	%D%/cli/doctor_system.c \

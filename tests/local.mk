@@ -171,6 +171,7 @@ TESTS_FORMAT = \
 
 TESTS_FAULT = \
 	%D%/fault/test_cache_faults \
+	%D%/fault/test_cache_floor \
 	%D%/fault/test_cache_full \
 	%D%/fault/test_cache_kill \
 	%D%/fault/test_builder_faults \

@@ -11,6 +11,7 @@
 #include <unistd.h>
 #include "base/mem.h"
 #include "cli/cli.h"
+#include "cli/doctor_cache.h"
 #include "cli/doctor_mount.h"
 #include "cli/doctor_source.h"
 #include "cli/doctor_system.h"
@@ -244,6 +245,18 @@ static void check_zstd(struct report *r)
 	say(r, "zstd", zstd ? OK : HINT, zstd ? "built in" : "not built in", remedy);
 }
 
+static void check_cache(struct report *r, const struct sf_common *common)
+{
+	static const enum state as[] = {
+		[SF_PROBE_OK] = OK, [SF_PROBE_HINT] = HINT, [SF_PROBE_BAD] = BAD
+	};
+	SF_FREE char *found = NULL;
+	const char *remedy;
+	enum sf_probe_state state = sf_doctor_cache(&common->session.store, &found, &remedy);
+
+	say(r, "cache", as[state], found ? found : "no memory", remedy);
+}
+
 static void check_kernel(struct report *r)
 {
 	struct utsname u;
@@ -330,6 +343,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	check_allow_other(&r);
 	check_files(&r);
 	check_zstd(&r);
+	check_cache(&r, common);
 	say(&r, "readahead", r.system.root ? OK : HINT,
 	    r.system.root ? "set to 1 MiB at mount" : "the kernel's default of 128 KiB",
 	    "root sets it for its own mounts; for yours: echo 1024 | sudo tee "

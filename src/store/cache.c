@@ -3,48 +3,38 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
 #include "store/cache_dir.h"
 #include "store/cache_priv.h"
-#include "store/cache_room.h"
-#include "store/cache_sweep.h"
 
-#define BUCKETS 256
-#define TOUCH_MS 30000     /* between two notes of when a file was used last */
-#define YOUNG_S 60         /* files used since are not evicted: longer than that */
-#define SWEEP_MS 1000      /* between two sweeps */
-#define SWEEP_VAIN_MS 5000 /* after one that freed nothing */
-#define FLOOR_MOST (UINT64_C(1) << 30)
-
-struct sf_cache {
-	_Atomic uint32_t refs;
-	struct sf_io *io;
-	int dir;
-	char *path;
-	struct sf_cache_room room;
-	_Atomic bool off;      /* it cannot be written to */
-	_Atomic bool full;     /* the file system is; a sweep looks again */
-	_Atomic unsigned told; /* bits of what the log was told */
-	_Atomic bool sweeping;
-	_Atomic int64_t sweep_after_ms;
-	struct sf_task sweep;
-	struct {
-		pthread_mutex_t m;
-		struct sf_cache_object *bucket[BUCKETS];
-	} locked;
-};
-enum { TOLD_OFF = 1, TOLD_FULL = 2 };
+#define TOUCH_MS 30000 /* between two notes of when a file was used last */
 
 /* @name begins with two hex digits. */
 static struct sf_cache_object **bucket_of(struct sf_cache *c, const char *name)
 {
 	const char two[3] = { name[0], name[1], '\0' };
 
-	return &c->locked.bucket[strtoul(two, NULL, 16) % BUCKETS];
+	return &c->locked.bucket[strtoul(two, NULL, 16) % SF_CACHE_BUCKETS];
+}
+
+void sf_cache_forget(struct sf_cache *c, const char *name)
+{
+	struct sf_blocks *out = NULL;
+
+	pthread_mutex_lock(&c->locked.m);
+	for (struct sf_cache_object *o = *bucket_of(c, name); o; o = o->next) {
+		if (strcmp(o->name, name) != 0)
+			continue;
+		pthread_mutex_lock(&o->m);
+		out = SF_STEAL(o->now);
+		pthread_mutex_unlock(&o->m);
+	}
+	pthread_mutex_unlock(&c->locked.m);
+	if (out)
+		sf_blocks_unref(out);
 }
 
 struct sf_io *sf_cache_io(struct sf_cache *c)
@@ -68,111 +58,6 @@ void sf_cache_unref(struct sf_cache *c)
 	free(c);
 }
 
-/* ---- room ---- */
-
-static void tell_once(struct sf_cache *c, unsigned what, const char *why, const char *then)
-{
-	if (!(atomic_fetch_or(&c->told, what) & what))
-		sf_log(c->io->log, SF_LOG_WARN, "cache directory '%s': %s: %s", c->path, why, then);
-}
-
-static void removed(void *arg, const char *name)
-{
-	struct sf_cache *c = arg;
-	struct sf_blocks *out = NULL;
-
-	/* let go of here too, or the disk would not get its blocks back */
-	pthread_mutex_lock(&c->locked.m);
-	for (struct sf_cache_object *o = *bucket_of(c, name); o; o = o->next) {
-		if (strcmp(o->name, name) != 0)
-			continue;
-		pthread_mutex_lock(&o->m);
-		out = SF_STEAL(o->now);
-		pthread_mutex_unlock(&o->m);
-	}
-	pthread_mutex_unlock(&c->locked.m);
-	if (out)
-		sf_blocks_unref(out);
-}
-
-static uint64_t floor_of(int dir)
-{
-	struct statvfs vfs;
-
-	if (fstatvfs(dir, &vfs) != 0)
-		return 0;
-	return SF_MIN((uint64_t)vfs.f_blocks * vfs.f_frsize / 20, FLOOR_MOST);
-}
-
-static void sweep_task(struct sf_task *task)
-{
-	struct sf_cache *c = sf_container_of(task, struct sf_cache, sweep);
-	struct sf_cache_sweep s = { .limit = c->room.limit,
-		                    .floor = floor_of(c->dir),
-		                    .young_s = YOUNG_S,
-		                    .removed = removed,
-		                    .arg = c };
-	struct sf_error err = SF_ERROR_INIT;
-	uint64_t begun = sf_cache_room_sweep(&c->room);
-
-	if (sf_cache_sweep(c->dir, &s, &err) >= 0) {
-		sf_cache_room_swept(&c->room, begun, s.kept);
-		atomic_store(&c->full, s.full);
-	} else {
-		sf_log(c->io->log, SF_LOG_DEBUG, "%s", err.msg);
-	}
-	atomic_store(&c->sweep_after_ms, sf_now_ms() + (s.freed ? SWEEP_MS : SWEEP_VAIN_MS));
-	atomic_store(&c->sweeping, false);
-	sf_cache_unref(c);
-}
-
-static void want_sweep(struct sf_cache *c)
-{
-	if (sf_now_ms() < atomic_load(&c->sweep_after_ms) || atomic_exchange(&c->sweeping, true))
-		return;
-	c->sweep.run = sweep_task;
-	sf_cache_ref(c);
-	sf_thread_pool_submit(c->io->pool, &c->sweep);
-}
-
-bool sf_cache_promise(struct sf_cache *c, uint64_t bytes)
-{
-	if (atomic_load_explicit(&c->off, memory_order_relaxed))
-		return false;
-	if (!atomic_load_explicit(&c->full, memory_order_relaxed) &&
-	    sf_cache_room_take(&c->room, bytes))
-		return true;
-	want_sweep(c);
-	return false;
-}
-
-void sf_cache_kept(struct sf_cache *c, uint64_t bytes)
-{
-	atomic_fetch_add_explicit(&c->io->counters.cache_kept_bytes, bytes, memory_order_relaxed);
-	/* others may have written as much */
-	if (sf_cache_room_kept(&c->room, bytes) > c->room.limit / 16)
-		want_sweep(c);
-}
-
-void sf_cache_not_kept(struct sf_cache *c, uint64_t bytes)
-{
-	sf_cache_room_give(&c->room, bytes);
-}
-
-void sf_cache_failed(struct sf_cache *c, int r)
-{
-	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
-		return; /* not the disk's fault */
-	if (r == -ENOSPC || r == -EDQUOT) {
-		atomic_store(&c->full, true);
-		tell_once(c, TOLD_FULL, strerror(-r), "nothing more is kept until there is room");
-		want_sweep(c);
-		return;
-	}
-	atomic_store(&c->off, true);
-	tell_once(c, TOLD_OFF, strerror(-r), "nothing more is kept");
-}
-
 void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes)
 {
 	struct sf_counters *n = &c->io->counters;
@@ -188,11 +73,6 @@ void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes)
 
 	atomic_fetch_add_explicit(&n->cache_fetched_requests, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&n->cache_fetched_bytes, bytes, memory_order_relaxed);
-}
-
-uint64_t sf_cache_limit(const struct sf_cache *c)
-{
-	return c->room.limit;
 }
 
 int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cache **ret,
@@ -222,7 +102,7 @@ int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cac
 	c->room.limit = size;
 	pthread_mutex_init(&c->locked.m, NULL);
 	atomic_store(&io->counters.cached, true);
-	want_sweep(c); /* how much is there */
+	sf_cache_keep_begin(c);
 	*ret = c;
 	return 0;
 }
@@ -380,7 +260,7 @@ static struct sf_blocks *open_files(struct sf_cache_object *o)
 		return NULL;
 	}
 	if (!c->file->writable)
-		tell_once(o->cache, TOLD_OFF, "read-only", "nothing more is kept");
+		sf_cache_read_only(o->cache);
 	c->refs = 1;
 	c->o = o;
 	c->touched_ms = sf_now_coarse_ms() - TOUCH_MS; /* opened is used */

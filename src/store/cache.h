@@ -3,6 +3,7 @@
 #ifndef SF_STORE_CACHE_H
 #define SF_STORE_CACHE_H
 
+#include "store/cache_space.h"
 #include "store/source.h"
 
 #define SF_CACHE_SIZE_DEFAULT UINT64_C(10000000000)
@@ -17,13 +18,22 @@ struct sf_cache;
 /*
  * @dir NULL: the user's (cache_dir.h). @size: bytes on disk, more than 0, that files of all
  * processes take together, but for what others wrote since this one last looked (1/16 of it each).
- * Where the file system has less than 1/20 free, 1 GiB at most, nothing more is kept either. -EACCES
- * and others with the reason: the directory cannot be trusted or made.
+ * Where the file system has less than 1/20 free, 1 GiB at most, nothing more is kept either, which
+ * the log says. -EACCES and others with the reason: the directory cannot be trusted or made.
  */
 int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cache **ret,
                  struct sf_error *err);
 void sf_cache_unref(struct sf_cache *c);           /* NULL is fine */
 uint64_t sf_cache_limit(const struct sf_cache *c); /* bytes: the size it was made with */
+
+struct sf_cache_state {
+	const char *dir;             /* as long as the cache */
+	uint64_t limit, kept;        /* bytes; kept: as sf_cache_new() says of @size */
+	struct sf_cache_space space; /* when it was looked at last */
+	char why[SF_CACHE_WHY_MAX];  /* nothing more is kept now; "": it is */
+};
+/* Never waits. */
+void sf_cache_state(struct sf_cache *c, struct sf_cache_state *ret);
 
 /*
  * sf_store_cached - @s, whose sources keep what they fetch.

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include "store/cache.h"
 #include "store/cache_file.h"
+#include "store/cache_room.h"
 
 struct sf_cache_read;
 
@@ -46,6 +47,38 @@ struct sf_cache_object {
 	char text[];                 /* id's */
 };
 
+#define SF_CACHE_BUCKETS 256
+/* What its file system lacks, so that nothing more is kept. */
+enum sf_cache_lacks {
+	SF_CACHE_LACKS_NOTHING,
+	SF_CACHE_LACKS_SPACE, /* a write found it full */
+	SF_CACHE_LACKS_FLOOR, /* what is to stay free, after all that may go went */
+};
+
+struct sf_cache {
+	_Atomic uint32_t refs;
+	struct sf_io *io;
+	int dir;
+	char *path;
+	/* cache_keep.c */
+	struct sf_cache_room room;
+	_Atomic int off;                   /* it cannot be written to: why, -errno */
+	_Atomic enum sf_cache_lacks lacks; /* a sweep looks again */
+	_Atomic unsigned told;             /* bits of what the log was told */
+	_Atomic bool sweeping;
+	_Atomic int64_t sweep_after_ms;
+	struct sf_task sweep;
+	struct {
+		pthread_mutex_t m;
+		struct sf_cache_object *bucket[SF_CACHE_BUCKETS];
+		struct sf_cache_space seen; /* of its file system, last */
+	} locked;
+};
+
+/* The files called @name were removed: they are let go of here too, or the disk would not get its
+ * blocks back. */
+void sf_cache_forget(struct sf_cache *c, const char *name);
+
 struct sf_cache_object *sf_cache_object_get(struct sf_cache *c, const struct sf_cache_id *id);
 void sf_cache_object_unref(struct sf_cache_object *o);
 
@@ -58,12 +91,17 @@ void sf_blocks_unref(struct sf_blocks *c);
 /* They are used no more: what is asked for next is looked for anew. */
 void sf_blocks_retire(struct sf_blocks *c);
 
-/* May so many bytes more be kept? Asks for a sweep where they may not. Where they may, one of the
- * other two follows. */
+/*
+ * cache_keep.c: may so many bytes more be kept? Asks for a sweep where they may not. Where they may,
+ * one of the other two follows.
+ */
 bool sf_cache_promise(struct sf_cache *c, uint64_t bytes);
 void sf_cache_kept(struct sf_cache *c, uint64_t bytes);
 void sf_cache_not_kept(struct sf_cache *c, uint64_t bytes);
-void sf_cache_failed(struct sf_cache *c, int r);                   /* writing to it did */
+void sf_cache_failed(struct sf_cache *c, int r); /* writing to it did */
+void sf_cache_read_only(struct sf_cache *c);     /* its files are */
+/* Looks how much is there: waits for the disk only where it has less free than the floor. */
+void sf_cache_keep_begin(struct sf_cache *c);
 void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes); /* a read of so many bytes */
 void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes);
 struct sf_io *sf_cache_io(struct sf_cache *c);

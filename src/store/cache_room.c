@@ -31,6 +31,11 @@ void sf_cache_room_give(struct sf_cache_room *r, uint64_t bytes)
 	atomic_fetch_sub(&r->promised, bytes);
 }
 
+uint64_t sf_cache_room_used(struct sf_cache_room *r)
+{
+	return atomic_load(&r->on_disk) + atomic_load(&r->since);
+}
+
 uint64_t sf_cache_room_sweep(struct sf_cache_room *r)
 {
 	return atomic_load(&r->since);

@@ -27,6 +27,9 @@ uint64_t sf_cache_room_kept(struct sf_cache_room *r, uint64_t bytes);
 /* It is not, and will not be. */
 void sf_cache_room_give(struct sf_cache_room *r, uint64_t bytes);
 
+/* On disk now, as far as is known. */
+uint64_t sf_cache_room_used(struct sf_cache_room *r);
+
 /* A sweep begins: what it returns is for the end, when @on_disk bytes were found and left. */
 uint64_t sf_cache_room_sweep(struct sf_cache_room *r);
 void sf_cache_room_swept(struct sf_cache_room *r, uint64_t begun, uint64_t on_disk);

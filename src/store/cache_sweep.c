@@ -5,13 +5,13 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/vec.h"
 #include "store/cache_file.h"
+#include "store/cache_space.h"
 #include "store/cache_sweep.h"
 
 struct kept {
@@ -79,21 +79,13 @@ static void join(struct kept_files *v)
 	v->n = n;
 }
 
-static uint64_t free_bytes(int dir)
-{
-	struct statvfs vfs;
-
-	/* who does not say how much there is has room */
-	if (fstatvfs(dir, &vfs) != 0 || !vfs.f_blocks)
-		return UINT64_MAX;
-	return (uint64_t)vfs.f_bavail * vfs.f_frsize;
-}
-
 int sf_cache_sweep(int dir, struct sf_cache_sweep *s, struct sf_error *err)
 {
 	const int64_t now = time(NULL);
 	struct kept_files v = { 0 };
-	uint64_t room = free_bytes(dir), keep = UINT64_MAX;
+	struct sf_cache_space space;
+	uint64_t room = sf_cache_space(dir, &space) < 0 ? UINT64_MAX : space.free,
+		 keep = UINT64_MAX;
 	int fd = openat(dir, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), r;
 	DIR *d = fd >= 0 ? fdopendir(fd) : NULL;
 

@@ -53,16 +53,34 @@ static void put_mount(struct sf_buf *b, const struct sf_counters *c)
 	sf_buf_str(b, ",\n");
 }
 
-static void put_cache(struct sf_buf *b, const struct sf_counters *c)
+/* Of its disk: as it was when it was looked at last. */
+static void put_cache_disk(struct sf_buf *b, const struct sf_cache_state *s)
+{
+	sf_buf_str(b, ", \"dir\": ");
+	sf_escape_json(b, s->dir, strlen(s->dir));
+	sf_buf_printf(b, ", \"limit\": %" PRIu64 ", \"kept\": %" PRIu64 ", \"free\": %" PRIu64,
+	              s->limit, s->kept, s->space.free);
+	sf_buf_str(b, ", \"keeps_nothing\": ");
+	if (*s->why)
+		sf_escape_json(b, s->why, strlen(s->why));
+	else
+		sf_buf_str(b, "null");
+}
+
+static void put_cache(struct sf_buf *b, const struct sf_counters *c,
+                      const struct sf_cache_state *disk)
 {
 	if (!atomic_load_explicit(&c->cached, memory_order_relaxed))
 		return;
 	sf_buf_printf(b,
 	              " \"cache\": {\"hits\": %" PRIu64 ", \"hit_bytes\": %" PRIu64
 	              ", \"misses\": %" PRIu64 ", \"fetched_requests\": %" PRIu64
-	              ", \"fetched_bytes\": %" PRIu64 "},\n",
+	              ", \"fetched_bytes\": %" PRIu64,
 	              load(&c->cache_hits), load(&c->cache_hit_bytes), load(&c->cache_misses),
 	              load(&c->cache_fetched_requests), load(&c->cache_fetched_bytes));
+	if (disk)
+		put_cache_disk(b, disk);
+	sf_buf_str(b, "},\n");
 }
 
 static void put_prefetch(struct sf_buf *b, const struct sf_counters *c)
@@ -85,7 +103,8 @@ static void put_hedged(struct sf_buf *b, const struct sf_counters *c)
 		              load(&c->hedged_won));
 }
 
-int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory, char **ret)
+int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory,
+                     const struct sf_cache_state *cache, char **ret)
 {
 	struct sf_buf b = { 0 };
 
@@ -100,7 +119,7 @@ int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *m
 	              " \"errors\": %" PRIu64 ",\n \"stale\": %" PRIu64 ",\n \"parked\": %" PRIu64
 	              ",\n",
 	              load(&c->errors), load(&c->stale), load(&c->parked));
-	put_cache(&b, c);
+	put_cache(&b, c, cache);
 	put_prefetch(&b, c);
 	sf_buf_printf(&b,
 	              " \"memory\": {\"limit\": %" PRIu64 ", \"held\": %" PRIu64
@@ -136,7 +155,8 @@ static void put_gauge(struct sf_buf *b, const char *name, const char *help, uint
 		name, help, name, name, value);
 }
 
-static void put_cache_metrics(struct sf_buf *b, const struct sf_counters *c)
+static void put_cache_metrics(struct sf_buf *b, const struct sf_counters *c,
+                              const struct sf_cache_state *disk)
 {
 	if (!atomic_load_explicit(&c->cached, memory_order_relaxed))
 		return;
@@ -147,10 +167,17 @@ static void put_cache_metrics(struct sf_buf *b, const struct sf_counters *c)
 	put_metric(b, "cache_fetched_requests", "Requests to servers for them.",
 	           &c->cache_fetched_requests);
 	put_metric(b, "cache_fetched_bytes", "Bytes of those requests.", &c->cache_fetched_bytes);
+	if (!disk)
+		return;
+	put_gauge(b, "cache_limit_bytes", "What may be kept, --cache-size.", disk->limit);
+	put_gauge(b, "cache_kept_bytes", "What is.", disk->kept);
+	put_gauge(b, "cache_free_bytes", "Free on the cache's disk.", disk->space.free);
+	put_gauge(b, "cache_keeps_nothing", "1: the disk is full, read-only or fails.",
+	          *disk->why != 0);
 }
 
 int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_stat *memory,
-                           char **ret)
+                           const struct sf_cache_state *cache, char **ret)
 {
 	const _Atomic uint64_t waits = memory->waits;
 	struct sf_buf b = { 0 };
@@ -167,7 +194,7 @@ int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_s
 	put_metric(&b, "errors", "Reads that failed.", &c->errors);
 	put_metric(&b, "stale", "Reads that failed because a stored file changed.", &c->stale);
 	put_metric(&b, "parked", "Reads that had to wait for a store.", &c->parked);
-	put_cache_metrics(&b, c);
+	put_cache_metrics(&b, c, cache);
 	if (load(&c->prefetch_total)) {
 		put_gauge(&b, "prefetch_bytes", "Bytes that -o prefetch has read.",
 		          load(&c->prefetched));

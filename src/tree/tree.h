@@ -2,6 +2,7 @@
 #ifndef SF_TREE_TREE_H
 #define SF_TREE_TREE_H
 
+#include "store/cache.h"
 #include "view/view.h"
 
 /*
@@ -64,9 +65,10 @@ int sf_tree_live_text(struct sf_tree *t, sf_node n, const struct sf_counters *c,
 bool sf_tree_is_listed(sf_node n); /* a file of shards/, told from the number alone */
 
 /* Text of the live files of .shardfuse/; what the mount adds (memory, parked reads) comes through
- * the counters. malloc'ed. */
-int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory, char **ret);
+ * the counters. @cache NULL: there is none. malloc'ed. */
+int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *memory,
+                     const struct sf_cache_state *cache, char **ret);
 int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_stat *memory,
-                           char **ret);
+                           const struct sf_cache_state *cache, char **ret);
 
 #endif

@@ -1,7 +1,9 @@
 #include "config.h"
 
+#include <stdatomic.h>
 #include <string.h>
 
+#include "store/cache.h"
 #include "tree/tree_priv.h"
 
 static const char *const names[SF_NCONTROL] = { "counters.json", "metrics" };
@@ -66,14 +68,19 @@ const struct sf_kind sf_kind_control_file = { .valid = is_file, .path = mix_name
 int sf_tree_live_text(struct sf_tree *t, sf_node n, const struct sf_counters *c, char **ret,
                       size_t *ret_len, struct sf_error *err)
 {
+	struct sf_io *io = sf_reader_io(t->r);
+	struct sf_cache *cache = atomic_load(&io->cache);
+	struct sf_cache_state state;
 	struct sf_budget_stat memory;
 	int r;
 
 	if (sf_node_kind(n) != SF_T_CONTROL_FILE || !is_file(t, n))
 		return sf_fail(err, -ENOENT, "not a file of .shardfuse/");
-	sf_budget_stat(sf_reader_io(t->r)->budget, &memory);
-	r = sf_node_index(n) == 0 ? sf_counters_json(c, &memory, ret)
-	                          : sf_counters_prometheus(c, &memory, ret);
+	sf_budget_stat(io->budget, &memory);
+	if (cache)
+		sf_cache_state(cache, &state);
+	r = (sf_node_index(n) == 0 ? sf_counters_json : sf_counters_prometheus)(
+		c, &memory, cache ? &state : NULL, ret);
 	if (r < 0)
 		return sf_fail(err, r, ".shardfuse/%s", names[sf_node_index(n)]);
 	*ret_len = strlen(*ret);
