@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -9,6 +10,7 @@
 #include "base/mem.h"
 #include "store/http_world.h"
 #include "store/probe.h"
+#include "store/remote.h"
 
 void sf_probe_say(const struct sf_probe *p, enum sf_probe_state state, const char *what,
                   const char *remedy, const char *fmt, ...)
@@ -23,7 +25,7 @@ void sf_probe_say(const struct sf_probe *p, enum sf_probe_state state, const cha
 	p->say(p->arg, state, what, found ? found : "no memory", remedy);
 }
 
-void sf_probe_world(const struct sf_probe *p, const char *url, const char *ca_bundle)
+void sf_probe_world(const struct sf_probe *p, const char *url, const struct sf_remote_store *s)
 {
 	const char *from = NULL, *of_user = sf_http_ca_bundle(&from), *name, *except;
 	SF_FREE char *proxy = NULL;
@@ -35,13 +37,28 @@ void sf_probe_world(const struct sf_probe *p, const char *url, const char *ca_bu
 		             name, except && *except ? "; but for " : "", except ? except : "");
 	if (strncasecmp(url, "https:", 6) != 0)
 		return;
-	if (ca_bundle)
-		sf_probe_say(p, SF_PROBE_OK, "certificates", NULL,
-		             "of %s (--ca-bundle or Amazon's setting)", ca_bundle);
+	if (sf_remote_ca_bundle(s))
+		sf_probe_say(p, SF_PROBE_OK, "certificates", NULL, "of %s (%s)",
+		             sf_remote_ca_bundle(s),
+		             sf_remote_ca_bundle(s) == s->ca_bundle
+		                     ? "AWS_CA_BUNDLE, or ca_bundle of the profile"
+		                     : "--ca-bundle");
 	else if (of_user)
 		sf_probe_say(p, SF_PROBE_OK, "certificates", NULL, "of %s (%s)", of_user, from);
 	else
 		sf_probe_say(p, SF_PROBE_OK, "certificates", NULL, "the system's");
+}
+
+void sf_probe_clock(const struct sf_probe *p, enum sf_probe_state state, int64_t skew_s,
+                    const char *until)
+{
+	SF_FREE char *remedy = NULL;
+
+	if (asprintf(&remedy, "timedatectl set-ntp true (or chronyc makestep); %s", until) < 0)
+		remedy = NULL;
+	sf_probe_say(p, state, "clock", remedy,
+	             "this machine's clock is %" PRId64 " s %s the server's",
+	             skew_s < 0 ? -skew_s : skew_s, skew_s < 0 ? "ahead of" : "behind");
 }
 
 /* What the transport can fail with, and what helps. */

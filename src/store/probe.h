@@ -35,9 +35,13 @@ bool sf_store_probe(struct sf_io *io, const char *source, const struct sf_store_
 
 void sf_probe_say(const struct sf_probe *p, enum sf_probe_state state, const char *what,
                   const char *remedy, const char *fmt, ...) __attribute__((format(printf, 5, 6)));
-/* Proxy and certificates for @url, as far as variables say them. @ca_bundle: of options or the store's
- * own settings; NULL. */
-void sf_probe_world(const struct sf_probe *p, const char *url, const char *ca_bundle);
+/* Proxy and certificates for @url, as far as options, variables and the store's own settings say them. */
+struct sf_remote_store;
+void sf_probe_world(const struct sf_probe *p, const char *url, const struct sf_remote_store *s);
+/* This machine's clock is @skew_s seconds behind the server's (negative: ahead). @until: what comes of
+ * it until it is right. */
+void sf_probe_clock(const struct sf_probe *p, enum sf_probe_state state, int64_t skew_s,
+                    const char *until);
 /* How the transport failed (sf_http_req's done): is it one of its errors? Then it was told, with the
  * remedy. */
 bool sf_probe_transport(const struct sf_probe *p, const char *url, int r,

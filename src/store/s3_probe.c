@@ -5,22 +5,19 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/near.h"
-#include "store/probe.h"
-#include "store/s3_list.h"
+#include "store/bucket_probe.h"
 #include "store/s3_store.h"
 #include "store/store_s3.h"
 
 #define NEAR_MOST 5 /* names that are shown of those near */
 
 struct s3_probe {
+	struct sf_bucket_probe b;
 	struct sf_s3_store *s;
 	const struct sf_probe *to;
-	char url[512];                     /* of the bucket */
-	char first[SF_BUCKET_KEY_MAX + 1]; /* an object with bytes below the prefix */
-	char etag[256];
-	uint64_t size;
-	bool any; /* object or directory below it */
+	bool google;    /* by keys of HMAC: gs:// */
+	char url[512];  /* of the bucket */
+	char asked[64]; /* the region that is asked first */
 };
 
 /* ---- what is set ---- */
@@ -34,10 +31,14 @@ static void say_place(struct s3_probe *p)
 	snprintf(p->url, sizeof(p->url), "%s", sf_buf_cstr(&url));
 	sf_probe_say(p->to, SF_PROBE_OK, "endpoint", NULL, "%s (bucket '%s' in the %s; %s)", p->url,
 	             s->place.bucket, s->place.by_path ? "path" : "host's name",
-	             s->place.host ? "given" : "Amazon's own");
-	sf_probe_say(p->to, SF_PROBE_OK, "region", NULL, "%s%s", s->locked.region,
-	             s->locked.guessed ? " (none is given: --region, AWS_REGION or the profile)"
-	                               : "");
+	             !s->place.host ? "Amazon's own"
+	             : p->google    ? "asked as S3 is"
+	                            : "given");
+	if (!p->google)
+		sf_probe_say(p->to, SF_PROBE_OK, "region", NULL, "%s%s", s->locked.region,
+		             s->locked.guessed
+		                     ? " (none is given: --region, AWS_REGION or the profile)"
+		                     : "");
 	sf_buf_release(&host);
 	sf_buf_release(&path);
 	sf_buf_release(&url);
@@ -70,7 +71,8 @@ static bool say_credentials(struct s3_probe *p)
 	int64_t left = c.expires - p->s->env.now(p->s->env.arg);
 	if (c.expires)
 		snprintf(ends, sizeof(ends), ", for %" PRId64 " minutes more", left / 60);
-	sf_probe_say(p->to, SF_PROBE_OK, "credentials", NULL, "%s (key id ****%s%s%s)", c.from,
+	sf_probe_say(p->to, SF_PROBE_OK, "credentials", NULL, "%s (key id ****%s%s%s)",
+	             p->google ? "GS_ACCESS_KEY_ID and GS_SECRET_ACCESS_KEY" : c.from,
 	             n > 8 ? c.key_id + n - 4 : "", c.token ? ", of a session" : "", ends);
 	sf_aws_credentials_release(&c);
 	return true;
@@ -78,10 +80,7 @@ static bool say_credentials(struct s3_probe *p)
 
 /* ---- what the server says ---- */
 
-/* What a server refuses with, and what helps. %s: the bucket. */
-static const struct {
-	const char *code, *what, *remedy;
-} codes[] = {
+static const struct sf_probe_word words[] = {
 	{ "InvalidAccessKeyId", "access key",
 	  "the server knows no such key id: was it deleted, or is it of another provider or "
 	  "endpoint? aws sts get-caller-identity" },
@@ -102,59 +101,40 @@ static const struct {
 	{ "InvalidObjectState", "archive",
 	  "it lies in an archive: aws s3api restore-object brings it back" },
 	{ "InvalidBucketName", "bucket", "no bucket can have this name" },
+	{ NULL, NULL, NULL },
 };
 
-static void say_refused(struct s3_probe *p, const char *doing, const char *permission, int r,
-                        const struct sf_error *err)
+/* Before those, of Google's keys for it. */
+#define KEYS "the console has them: Cloud Storage, Settings, Interoperability"
+static const struct sf_probe_word google_words[] = {
+	{ "InvalidAccessKeyId", "access key", "GS_ACCESS_KEY_ID is no key that is in use: " KEYS },
+	{ "InvalidSecurity", "access key", "GS_ACCESS_KEY_ID is no key that is in use: " KEYS },
+	{ "SignatureDoesNotMatch", "secret key",
+	  "GS_SECRET_ACCESS_KEY is not the one that belongs to this key id: " KEYS },
+	{ "NoSuchBucket", "bucket",
+	  "check its name: gcloud storage ls shows the buckets of a project" },
+	{ NULL, NULL, NULL },
+};
+
+static bool refused(const struct sf_bucket_probe *b, const char *doing, const struct sf_error *err)
 {
-	char code[sizeof(p->s->locked.said)];
-	SF_FREE char *remedy = NULL;
+	struct sf_s3_store *s = (struct sf_s3_store *)b->s;
+	char code[sizeof(s->locked.said)];
 
-	if (sf_probe_transport(p->to, p->url, r, err))
-		return;
-	pthread_mutex_lock(&p->s->locked.m);
-	memcpy(code, p->s->locked.said, sizeof(code));
-	pthread_mutex_unlock(&p->s->locked.m);
-	for (size_t i = 0; i < SF_ARRAY_LEN(codes); i++)
-		if (strcmp(codes[i].code, code) == 0) {
-			sf_probe_say(p->to, SF_PROBE_BAD, codes[i].what, codes[i].remedy, "%s",
-			             err->msg);
-			return;
-		}
-	if (r == -EACCES) {
-		if (asprintf(&remedy,
-		             "whom the request is signed as needs %s there (a policy of the user, "
-		             "the "
-		             "role or the bucket); --request-payer where the reader pays, "
-		             "--no-sign-request where the bucket is public",
-		             permission) < 0)
-			remedy = NULL;
-		sf_probe_say(p->to, SF_PROBE_BAD, doing, remedy, "%s", err->msg);
-	} else {
-		sf_probe_say(
-			p->to, SF_PROBE_BAD, "server",
-			"is the endpoint the one of S3 itself, not of its web pages or another "
-			"service? --endpoint-url",
-			"%s", err->msg);
-	}
-}
-
-static int see_first(void *arg, const struct sf_bucket_entry *e)
-{
-	struct s3_probe *p = arg;
-
-	p->any = true;
-	if (!e->is_prefix && e->size && !*p->first) {
-		snprintf(p->first, sizeof(p->first), "%s", e->key);
-		snprintf(p->etag, sizeof(p->etag), "%s", e->etag ? e->etag : "");
-		p->size = e->size;
-	}
-	return 0;
+	(void)doing;
+	pthread_mutex_lock(&s->locked.m);
+	memcpy(code, s->locked.said, sizeof(code));
+	pthread_mutex_unlock(&s->locked.m);
+	if (sf_container_of(b, const struct s3_probe, b)->google &&
+	    sf_probe_word(b->to, google_words, code, err))
+		return true;
+	return sf_probe_word(b->to, words, code, err);
 }
 
 /* What requests have found out by being refused and mended. */
-static void say_mended(struct s3_probe *p, const char *asked)
+static void say_mended(const struct sf_bucket_probe *b)
 {
+	const struct s3_probe *p = sf_container_of(b, const struct s3_probe, b);
 	struct sf_s3_store *s = p->s;
 	char region[sizeof(s->locked.region)];
 	SF_FREE char *remedy = NULL;
@@ -164,147 +144,49 @@ static void say_mended(struct s3_probe *p, const char *asked)
 	memcpy(region, s->locked.region, sizeof(region));
 	skew_s = s->locked.skew_s;
 	pthread_mutex_unlock(&s->locked.m);
-	if (strcmp(region, asked) != 0) {
+	if (strcmp(region, p->asked) != 0) {
 		if (asprintf(&remedy, "--region %s, or AWS_REGION, saves being sent there",
 		             region) < 0)
 			remedy = NULL;
 		sf_probe_say(p->to, SF_PROBE_HINT, "region", remedy,
-		             "the bucket is in %s, and was asked for in %s", region, asked);
+		             "the bucket is in %s, and was asked for in %s", region, p->asked);
 	}
 	if (skew_s)
-		sf_probe_say(
-			p->to, SF_PROBE_HINT, "clock",
-			"timedatectl set-ntp true (or chronyc makestep); requests are signed by "
-			"the server's clock until then",
-			"this machine's clock is %" PRId64 " s %s the server's",
-			skew_s < 0 ? -skew_s : skew_s, skew_s < 0 ? "ahead of" : "behind");
-}
-
-/* ---- names near one that is not there ---- */
-
-struct near {
-	const char *name; /* the part of the prefix that is not there */
-	size_t len, base_len;
-	struct sf_buf found;
-	unsigned n, all;
-};
-
-static int see_near(void *arg, const struct sf_bucket_entry *e)
-{
-	struct near *near = arg;
-	const char *name = e->key + near->base_len;
-	size_t len = e->key_len - near->base_len - (e->is_prefix ? 1 : 0);
-	unsigned allowed = sf_edits_allowed(near->len);
-
-	near->all++;
-	/* step900 for step9000, and what was misspelt */
-	if (near->n < NEAR_MOST && len &&
-	    (sf_edits(near->name, near->len, name, len, allowed) <= allowed ||
-	     strncmp(name, near->name, SF_MIN(len, near->len)) == 0)) {
-		sf_buf_printf(&near->found, "%s%.*s%s", near->n++ ? ", " : "",
-		              (int)SF_MIN(len, (size_t)200), name, e->is_prefix ? "/" : "");
-	}
-	return 0;
-}
-
-/* The longest beginning of the prefix that has something below it, and what is there. */
-static void say_missing(struct s3_probe *p)
-{
-	SF_FREE char *at = strdup(p->s->prefix);
-	size_t len = at ? strlen(at) : 0;
-
-	while (len) {
-		struct near near = { .found = { .limit = 4096 } };
-		struct sf_bucket_pager pager = { .delimiter = "/", .max_keys = 1000 };
-		SF_FREE char *name = NULL, *remedy = NULL;
-		size_t end = len - 1; /* without its '/' */
-		int r;
-
-		for (len = end; len && at[len - 1] != '/'; len--)
-			;
-		name = strndup(at + len, end - len);
-		at[len] = '\0';
-		if (!name)
-			return;
-		near.name = name;
-		near.len = end - len;
-		near.base_len = len;
-		pager.prefix = at;
-		r = sf_s3_page(&p->s->r.s, &pager, see_near, &near, NULL);
-		sf_bucket_pager_release(&pager);
-		const char *where = len ? at : "the bucket";
-		if (r >= 0 && (near.all || !len)) {
-			if (near.n && asprintf(&remedy, "near in %s: %s", where,
-			                       sf_buf_cstr(&near.found)) < 0)
-				remedy = NULL;
-			sf_probe_say(p->to, SF_PROBE_BAD, "prefix",
-			             remedy ? remedy : "aws s3 ls shows what is there",
-			             near.all ? "nothing is called '%.300s' in %.300s"
-			                      : "there is nothing: neither '%.300s' nor anything "
-			                        "else in %.300s",
-			             name, where);
-			sf_buf_release(&near.found);
-			return;
-		}
-		sf_buf_release(&near.found);
-		if (r < 0)
-			break;
-	}
-	sf_probe_say(p->to, SF_PROBE_BAD, "prefix", "aws s3 ls shows what is there",
-	             "there is nothing below '%.300s'", p->s->prefix);
-}
-
-/* ---- a byte of an object ---- */
-
-static bool say_read(struct s3_probe *p)
-{
-	const char *name = p->first + strlen(p->s->prefix);
-	/* no HEAD, whose refusal does not say why */
-	const struct sf_objinfo want = { .size = p->size,
-		                         .version.etag = *p->etag ? p->etag : NULL };
-	struct sf_error err = SF_ERROR_INIT;
-	struct sf_source *src = NULL;
-	uint8_t byte;
-	int r = p->s->r.s.ops->open(&p->s->r.s, name, &want, &src, &err);
-
-	if (r >= 0)
-		r = sf_source_read(src, 0, &byte, 1, SF_FETCH_METADATA, &err);
-	sf_source_unref(src);
-	if (r < 0) {
-		say_refused(p, "reading", "s3:GetObject (and kms:Decrypt, where it is encrypted)",
-		            r, &err);
-		return false;
-	}
-	sf_probe_say(p->to, SF_PROBE_OK, "reading", NULL, "a byte of '%.300s'", name);
-	return true;
+		sf_probe_clock(p->to, SF_PROBE_HINT, skew_s,
+		               "requests are signed by the server's clock until then");
 }
 
 bool sf_s3_probe(struct sf_store *store, const struct sf_probe *to)
 {
-	struct s3_probe p = { .s = (struct sf_s3_store *)store, .to = to };
-	struct sf_bucket_pager pager = { .prefix = p.s->prefix, .delimiter = "/", .max_keys = 100 };
-	struct sf_error err = SF_ERROR_INIT;
-	char asked[sizeof(p.s->locked.region)];
-	int r;
+	struct s3_probe p = { .s = (struct sf_s3_store *)store,
+		              .to = to,
+		              .google = strncmp(store->source, "gs:", 3) == 0 };
 
 	say_place(&p);
-	sf_probe_world(to, p.url, sf_remote_ca_bundle(&p.s->r));
+	sf_probe_world(to, p.url, &p.s->r);
 	if (!say_credentials(&p))
 		return false;
 	pthread_mutex_lock(&p.s->locked.m);
-	memcpy(asked, p.s->locked.region, sizeof(asked));
+	memcpy(p.asked, p.s->locked.region, sizeof(p.asked));
 	pthread_mutex_unlock(&p.s->locked.m);
-	r = sf_s3_page(store, &pager, see_first, &p, &err);
-	sf_bucket_pager_release(&pager);
-	say_mended(&p, asked);
-	if (r < 0) {
-		say_refused(&p, "listing", "s3:ListBucket", r, &err);
-		return false;
-	}
-	sf_probe_say(to, SF_PROBE_OK, "listing", NULL, "the bucket may be listed");
-	if (!p.any) {
-		say_missing(&p);
-		return false;
-	}
-	return !*p.first || say_read(&p);
+	p.b = (struct sf_bucket_probe){
+		.to = to,
+		.s = store,
+		.ops = p.s->bucket,
+		.prefix = p.s->prefix,
+		.url = p.url,
+		.may_list = p.google ? SF_GS_MAY_LIST : "s3:ListBucket",
+		.may_read = p.google ? SF_GS_MAY_READ
+		                     : "s3:GetObject (and kms:Decrypt, where it is encrypted)",
+		.denied = p.google ? SF_GS_DENIED
+		                   : "a policy of the user, the role or the bucket); "
+		                     "--request-payer where the reader pays, --no-sign-request "
+		                     "where the bucket is public",
+		.look = p.google ? SF_GS_LOOK : "aws s3 ls",
+		.server = "is the endpoint the one of S3 itself, not of its web pages or another "
+			  "service? --endpoint-url",
+		.asked = say_mended,
+		.refused = refused,
+	};
+	return sf_bucket_probe(&p.b);
 }

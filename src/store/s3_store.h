@@ -5,7 +5,8 @@
 #include <pthread.h>
 
 #include "store/aws_credentials.h"
-#include "store/bucket_list.h"
+#include "store/bucket_dirs.h"
+#include "store/probe.h"
 #include "store/remote.h"
 #include "store/s3_place.h"
 
@@ -13,7 +14,8 @@
 struct sf_s3_store {
 	struct sf_remote_store r;
 	struct sf_s3_place place;
-	char *prefix; /* of its keys: "" or with '/' at its end */
+	const struct sf_bucket_ops *bucket; /* how it is listed */
+	char *prefix;                       /* of its keys: "" or with '/' at its end */
 	char *home;
 	bool payer; /* whoever asks pays */
 	struct sf_aws_env env;
@@ -34,9 +36,8 @@ struct sf_s3_store {
 
 extern const struct sf_remote_ops sf_s3_remote_ops;
 
-/* A page of a listing, asked for and taken: as sf_s3_pager_take() says. */
-int sf_s3_page(struct sf_store *s, struct sf_bucket_pager *p, sf_bucket_each *each, void *arg,
-               struct sf_error *err);
+/* What sf_store_probe() says of it. */
+bool sf_s3_probe(struct sf_store *store, const struct sf_probe *to);
 
 /* A request for @key (NULL: the bucket), signed. -EAGAIN (no message): it would have to wait for
  * credentials, and @may_wait is false. Any thread. */

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "store/hedge.h"
 #include "store/cache.h"
+#include "store/probe.h"
 #include "store/source.h"
 #include "store/store_file.h"
 #include "store/store_gs.h"
@@ -43,11 +44,9 @@ static const struct {
 	const char *scheme;
 	int (*open)(struct sf_io *io, const char *source, const struct sf_store_options *opt,
 	            struct sf_store **ret, struct sf_error *err);
-	bool (*probe)(struct sf_store *s, const struct sf_probe *p); /* NULL: nothing to ask */
 } schemes[] = {
-	{ "file", open_file_url, NULL },          { "gs", sf_store_gs, NULL },
-	{ "http", sf_store_http, sf_http_probe }, { "https", sf_store_http, sf_http_probe },
-	{ "s3", sf_store_s3, sf_s3_probe },
+	{ "file", open_file_url },  { "gs", sf_store_gs }, { "http", sf_store_http },
+	{ "https", sf_store_http }, { "s3", sf_store_s3 },
 };
 
 /* That of @source's scheme; their number: none. */
@@ -100,7 +99,7 @@ bool sf_store_probe(struct sf_io *io, const char *source, const struct sf_store_
 	struct sf_store *s;
 	bool fine;
 
-	if (!len || i == SF_ARRAY_LEN(schemes) || !schemes[i].probe)
+	if (!len || i == SF_ARRAY_LEN(schemes))
 		return true;
 	if (schemes[i].open(io, source, opt, &s, &err) < 0) {
 		sf_probe_say(p, SF_PROBE_BAD, "source",
@@ -109,7 +108,7 @@ bool sf_store_probe(struct sf_io *io, const char *source, const struct sf_store_
 		return false;
 	}
 	s->opt = opt;
-	fine = schemes[i].probe(s, p);
+	fine = !s->ops->probe || s->ops->probe(s, p);
 	sf_store_free(s);
 	return fine;
 }

@@ -112,6 +112,7 @@ int sf_io_set_open(struct sf_io *io, unsigned max_open, struct sf_error *err);
 void sf_io_release(struct sf_io *io);
 
 struct sf_store;
+struct sf_probe;
 #define SF_LIST_SKIP 1
 struct sf_store_ops {
 	/* The object as it is now; if @want is given (what list said) and it is another version:
@@ -140,6 +141,8 @@ struct sf_store_ops {
 	 * it. NULL or -ENOTSUP: has none. */
 	int (*fd)(struct sf_store *s, const char *name, const struct sf_objinfo *want,
 	          struct sf_error *err);
+	/* What sf_store_probe() (probe.h) says of it. NULL: what opens it says what is wrong. */
+	bool (*probe)(struct sf_store *s, const struct sf_probe *p);
 	void (*free)(struct sf_store *s);
 };
 struct sf_store {

@@ -15,6 +15,7 @@
 #include "base/wipe.h"
 #include "store/hub_token.h"
 #include "store/http_range.h"
+#include "store/probe.h"
 #include "store/remote.h"
 #include "store/store_http.h"
 #include "store/url.h"
@@ -397,16 +398,9 @@ static void http_free(struct sf_store *s)
 	free(h);
 }
 
-static const struct sf_store_ops ops = {
-	.open = http_open,
-	.list = http_list,
-	.look = http_look,
-	.free = http_free,
-};
-
 /* ---- what is wrong with it ---- */
 
-bool sf_http_probe(struct sf_store *s, const struct sf_probe *to)
+static bool http_probe(struct sf_store *s, const struct sf_probe *to)
 {
 	struct http_store *h = (struct http_store *)s;
 	struct sf_error err = SF_ERROR_INIT, why = SF_ERROR_INIT;
@@ -416,7 +410,7 @@ bool sf_http_probe(struct sf_store *s, const struct sf_probe *to)
 	int r = -ENOENT;
 
 	sf_probe_say(to, SF_PROBE_OK, "endpoint", NULL, "%s", s->source);
-	sf_probe_world(to, h->base, sf_remote_ca_bundle(&h->r));
+	sf_probe_world(to, h->base, &h->r);
 	sf_probe_say(to, SF_PROBE_OK, "credentials", NULL, "%s",
 	             !a                    ? (*h->query ? "none, but the URL has a query" : "none")
 	             : strstr(a, "Bearer") ? "a hub's token (HF_TOKEN, or its token file)"
@@ -450,6 +444,14 @@ bool sf_http_probe(struct sf_store *s, const struct sf_probe *to)
 		sf_probe_failed(to, h->base, r, &err);
 	return false;
 }
+
+static const struct sf_store_ops ops = {
+	.open = http_open,
+	.list = http_list,
+	.look = http_look,
+	.probe = http_probe,
+	.free = http_free,
+};
 
 /* "Authorization: Basic …" of a URL's userinfo. */
 static int authorize(struct http_store *h, const struct sf_url *u)

@@ -2,7 +2,6 @@
 #ifndef SF_STORE_STORE_HTTP_H
 #define SF_STORE_STORE_HTTP_H
 
-#include "store/probe.h"
 #include "store/store.h"
 
 /*
@@ -13,8 +12,5 @@
  */
 int sf_store_http(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                   struct sf_store **ret, struct sf_error *err);
-
-/* What sf_store_probe() says of such a store. */
-bool sf_http_probe(struct sf_store *store, const struct sf_probe *to);
 
 #endif

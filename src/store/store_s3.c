@@ -63,8 +63,8 @@ static int s3_open(struct sf_store *store, const char *name, const struct sf_obj
 	return r < 0 ? r : sf_remote_source(&s->r, name, info.size, &info.version, ret, err);
 }
 
-int sf_s3_page(struct sf_store *s, struct sf_bucket_pager *p, sf_bucket_each *each, void *arg,
-               struct sf_error *err)
+static int page(struct sf_store *s, struct sf_bucket_pager *p, sf_bucket_each *each, void *arg,
+                struct sf_error *err)
 {
 	struct sf_buf query = { .limit = 65536 };
 	struct sf_http_answer a = { 0 };
@@ -91,12 +91,12 @@ static bool has(struct sf_store *s, const char *key)
 	return r == 0;
 }
 
+static const struct sf_bucket_ops bucket_ops = { .page = page, .has = has };
+
 static int s3_list(struct sf_store *s, const char *dir, unsigned depth,
                    int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
                    struct sf_error *err)
 {
-	static const struct sf_bucket_ops bucket_ops = { .page = sf_s3_page, .has = has };
-
 	return sf_bucket_list(s, &bucket_ops, ((struct sf_s3_store *)s)->prefix, dir, depth, each,
 	                      arg, err);
 }
@@ -117,7 +117,9 @@ static void s3_free(struct sf_store *store)
 	free(s);
 }
 
-static const struct sf_store_ops ops = { .open = s3_open, .list = s3_list, .free = s3_free };
+static const struct sf_store_ops ops = {
+	.open = s3_open, .list = s3_list, .probe = sf_s3_probe, .free = s3_free
+};
 
 /* ---- opening ---- */
 
@@ -220,6 +222,7 @@ int sf_store_s3_by(struct sf_io *io, const char *source, const struct sf_store_o
 	s->r.s.far = true;
 	s->r.s.io = io;
 	s->r.ops = &sf_s3_remote_ops;
+	s->bucket = &bucket_ops;
 	s->r.http = http;
 	s->payer = opt && opt->request_payer;
 	r = fill(s, &u, opt, get, err);

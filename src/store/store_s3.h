@@ -2,7 +2,6 @@
 #ifndef SF_STORE_STORE_S3_H
 #define SF_STORE_STORE_S3_H
 
-#include "store/probe.h"
 #include "store/store.h"
 
 /*
@@ -14,9 +13,6 @@
  */
 int sf_store_s3(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                 struct sf_store **ret, struct sf_error *err);
-
-/* What sf_store_probe() says of such a store. */
-bool sf_s3_probe(struct sf_store *store, const struct sf_probe *to);
 
 /* The same with variables (AWS_ACCESS_KEY_ID ...) that @get tells (malloc'ed, NULL: not set), not the
  * environment, and no user's files. For others that speak S3's language. NULL: sf_store_s3(). */

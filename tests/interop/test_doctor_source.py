@@ -2,13 +2,12 @@
 """doctor SOURCE: each thing that can be wrong with a bucket, a web server or the way there is told from the others, with what to do about it,
 and nothing secret is said."""
 import email.utils
-import http.server
-import shutil
-import ssl
-import threading
+import functools
 import urllib.parse
 from xml.sax.saxutils import escape
 
+import doctor_says
+import scripted_server
 from common import *
 
 need_program()
@@ -21,32 +20,8 @@ ROOT = f"{DATA}/dcp/fsdp4/ckpt"
 SECRET = "se/HUSH"
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
+class Handler(scripted_server.Handler):
     """A bucket b with the checkpoint at runs/step9000/, and the same as files at /d/; server.broken answers instead, if it wants."""
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def log_message(self, *a):
-        pass
-
-    def answer(self, status, body=b"", **headers):
-        body = body.encode() if isinstance(body, str) else body
-        self.send_response_only(status)
-        self.send_header("Date", email.utils.formatdate(time.time() + self.server.skew, usegmt=True))
-        for k, v in headers.items():
-            self.send_header(k.replace("_", "-"), v)
-        if "Content_Length" not in headers:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-        return True
-
-    def error(self, status, code, more="", **headers):
-        return self.answer(status, f"<Error><Code>{code}</Code><Message>of {code}</Message>{more}</Error>", **headers)
-
-    def do_HEAD(self):
-        self.do_GET()
 
     def do_GET(self):
         url = urllib.parse.urlsplit(self.path)
@@ -88,48 +63,18 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(206, body[a:b + 1], Content_Range=f"bytes {a}-{b}/{len(body)}", ETag=f'"{name}"')
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-    broken, skew = None, 0
-
-    def handle_error(self, request, address):
-        pass
-
-
-def serve(tls=None):
-    s = Server(("127.0.0.1", 0), Handler)
-    if tls:
-        s.socket = tls.wrap_socket(s.socket, server_side=True)
-    threading.Thread(target=s.serve_forever, daemon=True).start()
-    return s
-
-
-server = serve()
-URL = f"http://127.0.0.1:{server.server_port}"
+server = scripted_server.serve(Handler)
+URL = server.url
 ENV = {"AWS_ACCESS_KEY_ID": "AKIDEXAMPLE1234", "AWS_SECRET_ACCESS_KEY": SECRET, "AWS_ENDPOINT_URL_S3": URL, "AWS_EC2_METADATA_DISABLED": "true", "HOME": "/nowhere",
        "AWS_REGION": "us-east-1"}
 GOOD = "s3://b/runs/step9000"
 
 
 def doctor(what, source, env=ENV, args=()):
-    """{check: (state, found, remedy)} of one run; nothing secret in it, and the verdict is that of the checks."""
-    r = run("doctor", "--json", source, "--timeout", "4", *args, env=env)
-    check(f"{what}: nothing secret", "HUSH" not in r.stdout + r.stderr, r.stdout + r.stderr)
-    with attempt(what):
-        j = json.loads(r.stdout)
-        bad = [c for c in j["checks"] if c["state"] == "wrong"]
-        check(f"{what}: the verdict", j["ready"] == (not bad) == (r.returncode == 0) and len(bad) <= 1, j)
-        check(f"{what}: remedies", all(bool(c["remedy"]) == (c["state"] != "ok") for c in j["checks"]), j)
-        return {c["check"]: (c["state"], c["found"], c["remedy"] or "") for c in j["checks"]}
-    return {}
+    return doctor_says.doctor(what, source, env, args)
 
 
-def wrong(what, source, which, *texts, env=ENV, args=(), state="wrong"):
-    c = doctor(what, source, env, args)
-    check(f"{what}: it is the {which}", c.get(which, ("",))[0] == state, c)
-    check(f"{what}: what is said", all(t in " ".join(c.get(which, ("", "", ""))[1:]) for t in texts), c.get(which))
-    return c
+wrong = functools.partial(doctor_says.wrong, env=ENV)
 
 
 def fine():
@@ -202,30 +147,8 @@ def credentials():
 
 
 def ways():
-    for of in (lambda url: (GOOD, {**ENV, "AWS_ENDPOINT_URL_S3": url}), lambda url: (url + "/d", ENV)):
-        for what, url, which, more, *texts in (
-                ("nobody listens", "http://127.0.0.1:1", "endpoint", {}, "127.0.0.1", "nothing answers there"),
-                ("no such host", "http://no-such-host.invalid", "name of the host", {}, "no-such-host.invalid", "DNS"),
-                ("TLS where there is none", "https://" + URL[7:], "endpoint", {}, "http:// instead of https://"),
-                ("a proxy that is not there", "http://data.invalid", "proxy", {"http_proxy": "http://u:HUSH@127.0.0.1:1"}, "http_proxy", "no_proxy"),
-                ("a proxy of https", "https://data.invalid", "proxy", {"https_proxy": "http://127.0.0.1:1"}, "https_proxy")):
-            source, env = of(url)
-            wrong(f"{what}: {source[:2]}", source, which, *texts, env={**env, **more})
-        if not shutil.which("openssl"):
-            skip("certificates", "no openssl")
-            continue
-        with tempfile.TemporaryDirectory() as d:
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", d + "/k", "-out", d + "/c", "-days", "2", "-subj", "/CN=localhost",
-                            "-addext", "subjectAltName=DNS:localhost"], check=True, capture_output=True)
-            tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-            tls.load_cert_chain(d + "/c", d + "/k")
-            port = serve(tls).server_port
-            source, env = of(f"https://localhost:{port}")
-            wrong(f"a certificate: {source[:2]}", source, "certificate", "certificate", "--ca-bundle", env=env)
-            c = doctor(f"a certificate that is known: {source[:2]}", source, {**env, "SSL_CERT_FILE": d + "/c"})
-            check(f"a certificate that is known: {source[:2]}", "SSL_CERT_FILE" in c["certificates"][1] and c["checkpoint"][0] == "ok", c)
-            source, env = of(f"https://127.0.0.1:{port}")
-            wrong(f"a certificate of another host: {source[:2]}", source, "certificate", "127.0.0.1", env={**env, "SSL_CERT_FILE": d + "/c"})
+    doctor_says.ways(Handler, lambda url: (GOOD, {**ENV, "AWS_ENDPOINT_URL_S3": url}))
+    doctor_says.ways(Handler, lambda url: (url + "/d", ENV))
 
 
 def web():

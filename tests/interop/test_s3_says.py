@@ -3,11 +3,10 @@
 clock, lets credentials expire, lists in circles, answers with web pages. The checkpoint is read right, or the message says what is wrong."""
 import email.utils
 import hmac
-import http.server
-import threading
 import urllib.parse
 from xml.sax.saxutils import escape
 
+import scripted_server
 from common import *
 
 need_program()
@@ -22,29 +21,7 @@ def h(key, text):
     return hmac.new(key, text.encode(), hashlib.sha256).digest()
 
 
-class Handler(http.server.BaseHTTPRequestHandler):
-    protocol_version = "HTTP/1.1"
-    disable_nagle_algorithm = True
-
-    def log_message(self, *a):
-        pass
-
-    def answer(self, status, body=b"", **headers):
-        body = body.encode() if isinstance(body, str) else body
-        self.send_response_only(status)
-        headers.setdefault("Date", email.utils.formatdate(time.time() + self.server.skew, usegmt=True))
-        for k, v in headers.items():
-            self.send_header(k.replace("_", "-"), v)
-        if "Content_Length" not in headers:
-            self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        if self.command != "HEAD":
-            self.wfile.write(body)
-        return True
-
-    def error(self, status, code, more="", **headers):
-        return self.answer(status, f"<?xml version='1.0'?><Error><Code>{code}</Code><Message>of {code}</Message>{more}<RequestId>R1</RequestId></Error>", **headers)
-
+class Handler(scripted_server.Handler):
     def signed(self):
         """The request's key id and scope, if all of its signature is right; else None and the complaint is sent."""
         auth = self.headers.get("Authorization", "")
@@ -79,9 +56,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.server.regions.append(region)
             return key
         return None
-
-    def do_HEAD(self):
-        self.do_GET()
 
     def do_GET(self):
         self.server.seen.append((self.command, self.path, dict(self.headers)))
@@ -126,22 +100,14 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.answer(200, "".join(out) + "</ListBucketResult>")
 
 
-class Server(http.server.ThreadingHTTPServer):
-    daemon_threads = True
-    request_queue_size = 256
-
-    def handle_error(self, *a):  # whoever asked has gone
-        pass
-
-    def reset(self):
-        self.broken, self.signs, self.skew, self.seen, self.regions = None, True, 0, [], []
-        self.token = lambda n: f"{n} /+=token"
+def reset():
+    server.broken, server.signs, server.skew, server.seen, server.regions = None, True, 0, [], []
+    server.token = lambda n: f"{n} /+=token"
 
 
-server = Server(("127.0.0.1", 0), Handler)
-server.reset()
-threading.Thread(target=server.serve_forever, daemon=True).start()
-URL = f"http://127.0.0.1:{server.server_port}"
+server = scripted_server.serve(Handler)
+reset()
+URL = server.url
 ENV = {"AWS_ENDPOINT_URL_S3": URL, "AWS_ACCESS_KEY_ID": "KEY", "AWS_SECRET_ACCESS_KEY": SECRETS["KEY"], "AWS_EC2_METADATA_DISABLED": "true", "HOME": "/nowhere"}
 if "without libcurl" in run("info", "s3://b/run", env=ENV).stderr:
     skip_all("this build has no libcurl")
@@ -168,30 +134,30 @@ works("all is well")
 gets = [s for s in server.seen if s[0] == "GET" and s[1].startswith("/b/")]
 check("a listed object costs no HEAD", not [s for s in server.seen if s[0] == "HEAD"], server.seen[:3])
 check("every range is pinned", gets and all("If-Match" in s[2] and "Range" in s[2] for s in gets))
-server.reset()
+reset()
 works("requester pays", "--request-payer")
 check("requester pays: each request says so", all(s[2].get("x-amz-request-payer") == "requester" for s in server.seen), server.seen[:2])
-server.reset()
+reset()
 server.signs = False
 works("without credentials", "--no-sign-request")
 check("without credentials: nothing is signed", not any("Authorization" in s[2] for s in server.seen))
-server.reset()
+reset()
 
 # another region: told by a header, by the body, by a redirect
 for what, send in (("the header of a 301", lambda x: x.error(301, "PermanentRedirect", x_amz_bucket_region="eu-west-1")),
                    ("the body of a 400", lambda x: x.error(400, "AuthorizationHeaderMalformed", "<Region>eu-west-1</Region>")),
                    ("a 307", lambda x: x.error(307, "TemporaryRedirect", x_amz_bucket_region="eu-west-1", Location="http://127.0.0.1:1/"))):
-    server.reset()
+    reset()
     server.broken = lambda x, key, send=send: x.server.regions[-1] != "eu-west-1" and send(x)
     works(f"another region by {what}")
     check(f"another region by {what}: asked wrongly once a run", server.regions.count("us-east-1") == 2, server.regions[:6])
-server.reset()
+reset()
 server.broken = lambda x, key: x.error(301, "PermanentRedirect", x_amz_bucket_region="eu-west-%d" % (len(x.server.seen) % 2))
 says("regions in a circle", "region")
 
 # another clock
 for skew in (3600, -86400):
-    server.reset()
+    reset()
     server.skew = skew
     works(f"a clock {skew} s off")
 
@@ -209,19 +175,19 @@ with tempfile.TemporaryDirectory() as d:
                 f.write(str(n))
         with open(d + "/n") as f:
             return int(f.read())
-    server.reset()
+    reset()
     server.broken = lambda x, key: key == "OLD" and x.error(400, "ExpiredToken")
     runs(0)
     r = run("keys", "-l", "s3://b/run", env=env)
     check("expired: fetched again", r.returncode == 0 and r.stdout == LOCAL, r.stderr)
     check("expired: once", runs() == 2, runs())
-    server.reset()  # while it is read
+    reset()  # while it is read
     server.broken = lambda x, key: x.path.startswith("/b/") and key == "OLD" and x.error(403, "ExpiredToken")
     runs(0)
     r = run("verify", "--deep", "s3://b/run", env=env)
     check("expired while it is read: all bytes", r.returncode == 0, r.stdout[-300:] + r.stderr)
     check("expired while it is read: once", runs() == 2, runs())
-    server.reset()
+    reset()
     server.broken = lambda x, key: x.error(403, "ExpiredToken")
     runs(1)
     says("expired for good", "ExpiredToken", "credential_process of profile default", env=env)
@@ -229,7 +195,7 @@ with tempfile.TemporaryDirectory() as d:
     says("expired for good while it is read", "ExpiredToken", "credential_process of profile default", env=env)
 
 # answers that are none
-server.reset()
+reset()
 for what, send, *texts in (
         ("a web page", lambda x: x.answer(200, "<html><body>hello</body></html>"), "not an S3 listing"),
         ("a web page with 404", lambda x: x.answer(404, "<html>"), "404", "without an S3 error document (region", "environment variables"),
@@ -245,15 +211,15 @@ for what, send, *texts in (
 ):
     server.broken = lambda x, key, send=send: send(x) or True
     says(what, *texts)
-server.reset()
+reset()
 server.token = lambda n: "0 again"
 says("a page again and again", "repeats itself")
-server.reset()
+reset()
 server.broken = lambda x, key: "continuation-token" in x.path and x.error(500, "InternalError")
 says("a listing that fails in its middle", "500")
 
 # trouble that passes
-server.reset()
+reset()
 turn = [0]
 
 
@@ -269,7 +235,7 @@ works("a server that is slowed down")
 if no_fuse():
     skip("a mount", no_fuse())
 else:
-    server.reset()
+    reset()
     with Mount("s3://b/run", env=ENV) as m:
         victim = sorted(n for n in os.listdir(m + "/shards") if n.endswith(".distcp"))[0]
         for status, code, want in ((412, "PreconditionFailed", 116), (404, "NoSuchKey", 116)):
