@@ -69,6 +69,7 @@ SF_SOURCES_STORE = \
 	%D%/store/gs_keys.c \
 	%D%/store/gs_list.c \
 	%D%/store/gs_place.c \
+	%D%/store/gs_probe.c \
 	%D%/store/gs_reply.c \
 	%D%/store/guard.c \
 	%D%/store/hedge.c \

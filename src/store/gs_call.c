@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "store/gs_list.h"
 #include "store/gs_store.h"
+#include "store/http_range.h"
 #include "store/url.h"
 
 #define BEARER "Authorization: Bearer "
@@ -155,6 +156,14 @@ static void renew(struct sf_gs_store *s, const char *token)
 		sf_gs_provider_expired(s->provider, token);
 }
 
+static void note(struct sf_gs_store *s, unsigned status, const char *reason)
+{
+	pthread_mutex_lock(&s->locked.m);
+	s->locked.status = status;
+	snprintf(s->locked.said, sizeof(s->locked.said), "%s", reason);
+	pthread_mutex_unlock(&s->locked.m);
+}
+
 static int tell(struct sf_gs_store *s, unsigned status, const char *body, size_t len,
                 struct sf_error *err)
 {
@@ -162,13 +171,16 @@ static int tell(struct sf_gs_store *s, unsigned status, const char *body, size_t
 	const char *host = s->place.shown, *said;
 	struct sf_gs_error e;
 	bool known = sf_gs_error_parse(body, len, &e);
+	bool payer = strcasecmp(e.reason, "userProjectMissing") == 0 ||
+	             strstr(e.message, "requester pays");
 
+	note(s, status, payer ? "userProjectMissing" : e.reason);
 	pthread_mutex_lock(&s->locked.m);
 	if (*s->locked.from)
 		snprintf(from, sizeof(from), "credentials: %s", s->locked.from);
 	pthread_mutex_unlock(&s->locked.m);
 	said = *e.message ? e.message : "no reason is told";
-	if (strcasecmp(e.reason, "userProjectMissing") == 0 || strstr(e.message, "requester pays"))
+	if (payer)
 		return sf_fail(err, -EACCES,
 		               "who reads bucket '%s' pays for it: name your project by "
 		               "--user-project (%u: %s)",
@@ -228,6 +240,37 @@ const struct sf_remote_ops sf_gs_remote_ops = {
 
 /* ---- small requests ---- */
 
+static void see_clock(struct sf_gs_store *s, const char *date)
+{
+	int64_t theirs;
+
+	if (!date || !sf_http_date(date, &theirs))
+		return;
+	pthread_mutex_lock(&s->locked.m);
+	s->locked.skew_s = theirs - s->env.now(s->env.arg);
+	pthread_mutex_unlock(&s->locked.m);
+}
+
+/* 0: there was an answer, whatever its status. */
+static int send_call(struct sf_gs_store *s, struct sf_remote_call *call, uint64_t limit,
+                     struct sf_http_answer *ret, struct sf_error *err)
+{
+	static const char *const date[] = { "date", NULL };
+	const struct sf_http_ask what = {
+		.method = "GET",
+		.url = call->url,
+		.headers = (const char *const *)call->headers,
+		.ca_bundle = sf_remote_ca_bundle(&s->r),
+		.limit = limit,
+		.want_headers = date,
+	};
+	int r = sf_remote_ask(&s->r, &what, ret, err);
+
+	if (r == 0)
+		see_clock(s, ret->kept[0]);
+	return r;
+}
+
 static int ask_once(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
                     struct sf_http_answer *ret, struct sf_error *err)
 {
@@ -237,19 +280,16 @@ static int ask_once(struct sf_gs_store *s, const char *key, const char *query, u
 
 	if (r < 0)
 		return r;
-	const struct sf_http_ask what = {
-		.method = "GET",
-		.url = call.url,
-		.headers = (const char *const *)call.headers,
-		.ca_bundle = sf_remote_ca_bundle(&s->r),
-		.limit = limit,
-	};
-	r = sf_remote_ask(&s->r, &what, &a, err);
-	if (r == 0 && a.status == 404 && !key)
+	r = send_call(s, &call, limit, &a, err);
+	if (r == 0 && a.status == 404 && !key) {
+		note(s, 404, "notFound");
 		r = sf_fail(err, -ENOENT, "there is no bucket '%s' at %s", s->place.bucket,
 		            s->place.shown);
-	else if (r == 0 && a.status != 200)
+	} else if (r == 0 && a.status != 200) {
 		r = understand(s, &call, a.status, a.body, a.len, err);
+	} else if (r == 0) {
+		note(s, 0, "");
+	}
 	sf_remote_call_release(&call);
 	if (r == 0)
 		*ret = a;
@@ -269,4 +309,15 @@ int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_
 	if (r == SF_REMOTE_AGAIN)
 		r = -EACCES;
 	return r < 0 ? sf_fail(err, r, "%s", said.msg) : 0;
+}
+
+int sf_gs_ask_nobody(struct sf_gs_store *s, struct sf_http_answer *ret, struct sf_error *err)
+{
+	struct sf_remote_call call = { .url = NULL };
+	int r = make_url(s, NULL, "maxResults=1", &call.url, err);
+
+	if (r == 0)
+		r = send_call(s, &call, SF_BUCKET_PAGE_MAX, ret, err);
+	sf_remote_call_release(&call);
+	return r;
 }

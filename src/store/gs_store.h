@@ -4,26 +4,38 @@
 
 #include <pthread.h>
 
+#include "store/bucket_dirs.h"
 #include "store/gs_credentials.h"
 #include "store/gs_place.h"
+#include "store/probe.h"
 #include "store/remote.h"
 
 struct sf_gs_store {
 	struct sf_remote_store r;
 	struct sf_gs_place place;
-	char *prefix;  /* of its keys: "" or with '/' at its end */
+	const struct sf_bucket_ops *bucket; /* how it is listed */
+	char *prefix;                       /* of its keys: "" or with '/' at its end */
 	char *project; /* that pays for requests; NULL: the credentials', or the bucket's */
 	char *home;
+	bool emulated; /* the endpoint is STORAGE_EMULATOR_HOST */
 	struct sf_aws_env env;
 	struct sf_gs_provider *provider; /* NULL: nobody in particular asks */
 	struct {
 		pthread_mutex_t m;
 		int64_t renewed; /* when a server last did not know a token */
 		char from[400];  /* of the last token; "": there was none */
+		/* of the last refusal: its status, 0: none since a small request was answered; and
+		 * its reason, "": none */
+		unsigned status;
+		char said[64];
+		int64_t skew_s; /* the server's clock minus ours, as its last answer had it */
 	} locked;
 };
 
 extern const struct sf_remote_ops sf_gs_remote_ops;
+
+/* What sf_store_probe() says of it. */
+bool sf_gs_probe(struct sf_store *store, const struct sf_probe *to);
 
 /*
  * sf_gs_ask - a small request for @key (NULL: the bucket's listing), asked until it is answered for
@@ -35,5 +47,8 @@ extern const struct sf_remote_ops sf_gs_remote_ops;
  */
 int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
               struct sf_http_answer *ret, struct sf_error *err);
+/* The bucket's listing, asked for once and without credentials: 0 there was an answer, whatever its
+ * status. */
+int sf_gs_ask_nobody(struct sf_gs_store *s, struct sf_http_answer *ret, struct sf_error *err);
 
 #endif

@@ -81,12 +81,12 @@ static bool has(struct sf_store *s, const char *key)
 	return describe((struct sf_gs_store *)s, key, &o, NULL) == 0;
 }
 
+static const struct sf_bucket_ops bucket_ops = { .page = page, .has = has };
+
 static int gs_list(struct sf_store *s, const char *dir, unsigned depth,
                    int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
                    struct sf_error *err)
 {
-	static const struct sf_bucket_ops bucket_ops = { .page = page, .has = has };
-
 	return sf_bucket_list(s, &bucket_ops, ((struct sf_gs_store *)s)->prefix, dir, depth, each,
 	                      arg, err);
 }
@@ -106,7 +106,9 @@ static void gs_free(struct sf_store *store)
 	free(s);
 }
 
-static const struct sf_store_ops ops = { .open = gs_open, .list = gs_list, .free = gs_free };
+static const struct sf_store_ops ops = {
+	.open = gs_open, .list = gs_list, .probe = sf_gs_probe, .free = gs_free
+};
 
 /* ---- opening ---- */
 
@@ -124,6 +126,7 @@ static int fill(struct sf_gs_store *s, const struct sf_url *u, const struct sf_s
 	sf_aws_env_of(&s->r, s->home, &s->env);
 	if (!endpoint && (emulator = sf_aws_var(&s->env, "STORAGE_EMULATOR_HOST"))) {
 		endpoint = emulator;
+		s->emulated = true;
 		nobody = true; /* what is said to an emulator is not for others to hear */
 	}
 	endpoint = endpoint ? endpoint : "";
@@ -227,6 +230,7 @@ int sf_store_gs(struct sf_io *io, const char *source, const struct sf_store_opti
 	s->r.s.far = true;
 	s->r.s.io = io;
 	s->r.ops = &sf_gs_remote_ops;
+	s->bucket = &bucket_ops;
 	s->r.http = http;
 	r = fill(s, &u, opt, err);
 	if (r < 0) {
