@@ -3,6 +3,7 @@
 #include <string.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
+#include "fuse/control.h"
 #include "fuse/fs_ops.h"
 #include "fuse/kernel_init.h"
 
@@ -20,10 +21,11 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	 */
 	conn->want &= ~(unsigned)(FUSE_CAP_SPLICE_READ | FUSE_CAP_SPLICE_WRITE |
 	                          FUSE_CAP_SPLICE_MOVE | FUSE_CAP_AUTO_INVAL_DATA);
-	conn->want |= conn->capable & (FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS |
-	                               FUSE_CAP_READDIRPLUS | FUSE_CAP_READDIRPLUS_AUTO |
-	                               FUSE_CAP_CACHE_SYMLINKS | FUSE_CAP_EXPLICIT_INVAL_DATA |
-	                               FUSE_CAP_NO_OPENDIR_SUPPORT | FUSE_CAP_ASYNC_DIO);
+	conn->want |= conn->capable &
+	              (FUSE_CAP_ASYNC_READ | FUSE_CAP_PARALLEL_DIROPS | FUSE_CAP_READDIRPLUS |
+	               FUSE_CAP_READDIRPLUS_AUTO | FUSE_CAP_CACHE_SYMLINKS |
+	               FUSE_CAP_EXPLICIT_INVAL_DATA | FUSE_CAP_NO_OPENDIR_SUPPORT |
+	               FUSE_CAP_ASYNC_DIO | FUSE_CAP_IOCTL_DIR);
 	/* 1 MiB requests: max_read follows max_write in libfuse, although nothing is ever written */
 	conn->max_write = SF_FS_MAX_READ;
 	conn->max_read = SF_FS_MAX_READ; /* as the mount option says: libfuse insists on both */
@@ -178,4 +180,5 @@ const struct fuse_lowlevel_ops sf_fs_ops = {
 	.statfs = op_statfs,
 	.getxattr = op_getxattr,
 	.listxattr = op_listxattr,
+	.ioctl = sf_fs_ioctl,
 };

@@ -8,6 +8,7 @@ if HAVE_FUSE
 noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = \
 	%D%/auto_unmount.c \
+	%D%/control.c \
 	%D%/fs_dir.c \
 	%D%/fs_fail.c \
 	%D%/fs_open.c \
@@ -35,5 +36,5 @@ noinst_LTLIBRARIES += libsffuse.la
 libsffuse_la_SOURCES = %D%/mount_none.c %D%/mount_options.c
 shardfuse_LDADD = libsffuse.la libsf.la $(SF_LIBS)
 endif
-EXTRA_DIST += %D%/auto_unmount.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_notes.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h %D%/prefetch.h \
+EXTRA_DIST += %D%/auto_unmount.h %D%/control.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_notes.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h %D%/prefetch.h \
 	%D%/serve.h %D%/slot.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

@@ -310,6 +310,7 @@ SF_SOURCES_TOOL = \
 	%D%/tool/ask.c \
 	%D%/tool/claims.c \
 	%D%/tool/common.c \
+	%D%/tool/control.c \
 	%D%/tool/copy_out.c \
 	%D%/tool/disk_room.c \
 	%D%/tool/interrupt.c \

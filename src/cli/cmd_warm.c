@@ -18,6 +18,7 @@
 #include "store/cache.h"
 #include "store/store_file.h"
 #include "store/url.h"
+#include "tool/control.h"
 #include "tool/warm.h"
 
 struct warm_options {
@@ -114,18 +115,30 @@ static int check_room(const char *path, struct sf_store *store, uint64_t bytes,
 	return 0;
 }
 
-static int check_kept(const char *path, const struct sf_counters *c, struct sf_error *err)
+/* @why: the cache's word, or "". */
+static int check_kept(const char *path, uint64_t fetched, uint64_t kept, const char *why,
+                      struct sf_error *err)
 {
-	uint64_t fetched = atomic_load(&c->cache_fetched_bytes),
-		 kept = atomic_load(&c->cache_kept_bytes);
 	char size[32];
 
 	if (kept >= fetched)
 		return 0;
 	return sf_fail(err, -ENOSPC,
-	               "'%s': of what was fetched %s are not kept: no room in the "
-	               "cache, or none in memory (--cache-size, --memory)",
-	               path, sf_human_size(fetched - kept, size));
+	               "'%s': of what was fetched %s are not kept: %s (--cache-size, %s)", path,
+	               sf_human_size(fetched - kept, size),
+	               *why ? why : "no room in the cache, or none in memory",
+	               *why ? "--cache-dir" : "--memory");
+}
+
+static int check_cache(const char *path, struct sf_io *io, struct sf_error *err)
+{
+	struct sf_cache *c = atomic_load(&io->cache);
+	struct sf_cache_state state = { .why = "" };
+
+	if (c)
+		sf_cache_state(c, &state);
+	return check_kept(path, atomic_load(&io->counters.cache_fetched_bytes),
+	                  atomic_load(&io->counters.cache_kept_bytes), state.why, err);
 }
 
 static int warm_source(struct job *job, const struct sf_common *common, struct sf_error *err)
@@ -145,7 +158,7 @@ static int warm_source(struct job *job, const struct sf_common *common, struct s
 		r = read_all(job, s.io, &w, &v, err);
 	sf_warm_release(&w);
 	if (r >= 0 && s.store->far)
-		r = check_kept(s.store->source, &s.io->counters, err);
+		r = check_cache(s.store->source, s.io, err);
 	sf_warm_ranges_release(&v);
 	sf_session_close(&s);
 	return r;
@@ -192,6 +205,9 @@ static int open_file(void *arg, const struct sf_file *file, struct sf_source **r
 	const struct sf_version none = { 0 };
 	int fd = open(file->name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 
+	/* what the kernel has of it, and does not ask for, the daemon's cache need not have */
+	if (fd >= 0)
+		(void)posix_fadvise(fd, 0, 0, POSIX_FADV_DONTNEED);
 	return fd < 0 ? sf_fail_errno(err, "'%s'", file->name)
 	              : sf_source_file(arg, fd, file->name, file->info.size, &none, ret, err);
 }
@@ -227,8 +243,8 @@ static int warm_files(struct job *job, const struct sf_common *common, const cha
 }
 
 /* The views of a mount show the same bytes many times: of its root, those that are stored. */
-static int warm_mounted(struct job *job, const struct sf_common *common,
-                        const struct sf_live_mount *m, struct sf_error *err)
+static int warm_paths(struct job *job, const struct sf_common *common,
+                      const struct sf_live_mount *m, struct sf_error *err)
 {
 	SF_FREE char *stored = NULL;
 
@@ -244,6 +260,31 @@ static int warm_mounted(struct job *job, const struct sf_common *common,
 		               "in it",
 		               job->path);
 	return warm_files(job, common, stored, err);
+}
+
+#define ANSWER_MS 5000
+
+/* A mount that may be read may be warmed; whoever may not ask its daemon is not told what was kept. */
+static int warm_mounted(struct job *job, const struct sf_common *common,
+                        const struct sf_live_mount *m, struct sf_error *err)
+{
+	struct sf_control before, after;
+	int asked = sf_control_ask(m->target, SF_CONTROL_STATE, ANSWER_MS, &before, NULL), r;
+
+	if (asked >= 0 && before.flags == SF_CONTROL_FAR)
+		return sf_fail(err, -EINVAL,
+		               "'%s': the mount keeps nothing of what it fetches (its cache_size, "
+		               "cache_dir)",
+		               job->path);
+	if (asked >= 0 && *before.why)
+		return sf_fail(err, -ENOSPC, "'%s': nothing more is kept in '%s': %s", job->path,
+		               before.dir, before.why);
+	r = warm_paths(job, common, m, err);
+	if (r < 0 || asked < 0 || !(before.flags & SF_CONTROL_CACHED) ||
+	    sf_control_ask(m->target, SF_CONTROL_STATE, ANSWER_MS, &after, NULL) < 0)
+		return r;
+	return check_kept(job->path, after.fetched_bytes - before.fetched_bytes,
+	                  after.fetched_kept - before.fetched_kept, after.why, err);
 }
 
 static int warm(struct job *job, const struct sf_common *common, struct sf_error *err)

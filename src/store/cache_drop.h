@@ -3,7 +3,7 @@
 #define SF_STORE_CACHE_DROP_H
 
 #include <stdint.h>
-#include "base/error.h"
+#include "store/cache.h"
 
 struct sf_cache_dropped {
 	uint64_t objects, bytes; /* files that were kept; what they took on disk */
@@ -20,5 +20,16 @@ struct sf_cache_dropped {
  */
 int sf_cache_drop(const char *path, const char *source, struct sf_cache_dropped *ret,
                   struct sf_error *err);
+
+/*
+ * sf_cache_drop_store - the same of @s, a store behind @c, in the directory of @c: of @s alone, not of another
+ * server's that is called the same. This process lets go of it at once. Errors: of the directory.
+ */
+int sf_cache_drop_store(struct sf_cache *c, const struct sf_store *s, struct sf_cache_dropped *ret,
+                        struct sf_error *err);
+/* What there is in @path, as sf_cache_drop() would remove all of it; nothing is removed. *ret_path, if
+ * it is asked for: the directory, malloc'ed. Errors: as there. */
+int sf_cache_drop_look(const char *path, struct sf_cache_dropped *ret, char **ret_path,
+                       struct sf_error *err);
 
 #endif

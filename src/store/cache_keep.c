@@ -78,6 +78,12 @@ static void want_sweep(struct sf_cache *c)
 	sf_thread_pool_submit(c->io->pool, &c->sweep);
 }
 
+void sf_cache_recount(struct sf_cache *c)
+{
+	atomic_store(&c->sweep_after_ms, 0);
+	want_sweep(c);
+}
+
 void sf_cache_keep_begin(struct sf_cache *c)
 {
 	struct sf_cache_space space;

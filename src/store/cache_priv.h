@@ -75,6 +75,10 @@ struct sf_cache {
 	} locked;
 };
 
+/* What tells the objects of a store from those of others: "SOURCE", or "AT SOURCE". malloc'ed; NULL: no
+ * memory. */
+char *sf_cache_words(const struct sf_store *s);
+
 /* The files called @name were removed: they are let go of here too, or the disk would not get its
  * blocks back. */
 void sf_cache_forget(struct sf_cache *c, const char *name);
@@ -100,6 +104,8 @@ void sf_cache_kept(struct sf_cache *c, uint64_t bytes);
 void sf_cache_not_kept(struct sf_cache *c, uint64_t bytes);
 void sf_cache_failed(struct sf_cache *c, int r); /* writing to it did */
 void sf_cache_read_only(struct sf_cache *c);     /* its files are */
+/* Much was removed: looks how much is left, soon. */
+void sf_cache_recount(struct sf_cache *c);
 /* Looks how much is there: waits for the disk only where it has less free than the floor. */
 void sf_cache_keep_begin(struct sf_cache *c);
 void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes); /* a read of so many bytes */

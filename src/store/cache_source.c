@@ -147,13 +147,21 @@ static void done(void *arg)
 	free(store);
 }
 
+char *sf_cache_words(const struct sf_store *s)
+{
+	char *words;
+
+	if (asprintf(&words, "%s%s%s", s->at ? s->at : "", s->at ? " " : "", s->source) < 0)
+		return NULL;
+	return words;
+}
+
 int sf_store_cached(struct sf_store *s, struct sf_cache *c, struct sf_store **ret,
                     struct sf_error *err)
 {
 	struct cached_store *store = calloc(1, sizeof(*store));
 
-	if (!store ||
-	    asprintf(&store->url, "%s%s%s", s->at ? s->at : "", s->at ? " " : "", s->source) < 0) {
+	if (!store || !(store->url = sf_cache_words(s))) {
 		free(store);
 		return sf_fail(err, -ENOMEM, "'%s': no memory for its cache", s->source);
 	}

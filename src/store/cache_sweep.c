@@ -105,6 +105,7 @@ int sf_cache_sweep(int dir, struct sf_cache_sweep *s, struct sf_error *err)
 	if (v.n)
 		qsort(v.at, v.n, sizeof(*v.at), by_use);
 	s->kept = s->freed = 0;
+	s->objects = v.n;
 	for (size_t i = 0; i < v.n; i++)
 		s->kept += v.at[i].bytes;
 	if (s->kept > s->limit)
@@ -116,6 +117,7 @@ int sf_cache_sweep(int dir, struct sf_cache_sweep *s, struct sf_error *err)
 			continue;
 		sf_cache_file_remove(dir, k->name);
 		s->kept -= k->bytes;
+		s->objects--;
 		s->freed += k->bytes;
 		room = room > UINT64_MAX - k->bytes ? UINT64_MAX : room + k->bytes;
 		if (s->removed)

@@ -16,6 +16,7 @@ struct sf_cache_sweep {
 	void *arg;
 	/* the result */
 	uint64_t kept, freed; /* bytes */
+	uint64_t objects;     /* that are left */
 	bool full;            /* there is less free than @floor all the same */
 };
 /*
