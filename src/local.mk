@@ -83,6 +83,7 @@ SF_SOURCES_STORE = \
 	%D%/store/objinfo.c \
 	%D%/store/open_files.c \
 	%D%/store/probe.c \
+	%D%/store/outage.c \
 	%D%/store/remote.c \
 	%D%/store/remote_ask.c \
 	%D%/store/remote_wait.c \

@@ -10,7 +10,7 @@
 #include "store/http_range.h"
 #include "store/http_retry.h"
 
-#define WAIT_FIRST_MS 200u
+#define WAIT_MOST 100u          /* times the first wait */
 #define SECONDS_MOST 999999999u /* more is no number of seconds that anybody means */
 #define AFTER_MOST_S 3600u      /* what a server may ask us to wait */
 #define TOKENS 500
@@ -44,13 +44,26 @@ bool sf_http_error_again(int r)
 	return false;
 }
 
-unsigned sf_http_wait_ms(unsigned n, uint64_t random)
+unsigned sf_http_wait_ms(unsigned first_ms, unsigned n, uint64_t random)
 {
-	uint64_t most = WAIT_FIRST_MS;
+	const uint64_t limit = (uint64_t)first_ms * WAIT_MOST;
+	uint64_t most = first_ms;
 
-	while (n-- > 1 && most < SF_HTTP_WAIT_MOST_MS)
+	while (n-- > 1 && most < limit)
 		most *= 2;
-	return (unsigned)(random % (SF_MIN(most, (uint64_t)SF_HTTP_WAIT_MOST_MS) + 1));
+	return (unsigned)(random % (SF_MIN(most, limit) + 1));
+}
+
+int64_t sf_http_again_ms(unsigned first_ms, unsigned n, uint64_t random, int64_t after_ms,
+                         int64_t left_ms)
+{
+	int64_t ms = sf_http_wait_ms(first_ms, n, random);
+
+	if (left_ms == INT64_MAX)
+		return n < SF_HTTP_TRIES_MOST ? SF_MAX(ms, after_ms) : -1;
+	if (left_ms <= first_ms || after_ms >= left_ms)
+		return -1;
+	return SF_MAX(ms < left_ms ? ms : left_ms / 2, after_ms);
 }
 
 int64_t sf_http_retry_after_ms(const char *value, size_t len, int64_t now)

@@ -11,6 +11,7 @@
 #include "store/http.h"
 #include "store/open_files.h"
 #include "store/fd_budget.h"
+#include "store/outage.h"
 #include "store/store.h"
 
 /* blocking reads of local files: more than cores, so that a disk has a queue */
@@ -91,6 +92,7 @@ void sf_io_release(struct sf_io *io)
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
 	sf_cache_unref(io->cache); /* tasks that are left hold it */
 	sf_deadlines_free(io->deadlines);
+	sf_outages_free(io);
 	if (io->open_files) /* it was made: once */
 		pthread_mutex_destroy(&io->reading.m);
 	sf_budget_free(io->budget);

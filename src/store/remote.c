@@ -215,6 +215,7 @@ void sf_trip_end(struct sf_trip *t, int r)
 	struct sf_remote *src = t->src;
 	struct sf_io_req *req = t->req;
 
+	sf_trip_leave(t);
 	pthread_mutex_lock(&src->locked.m);
 	if (t->prev)
 		t->prev->next = t->next;
@@ -255,8 +256,11 @@ static void refused(struct sf_trip *t)
 	if (ops->refused)
 		r = ops->refused(src->store, &t->call, status, &t->refusal, t->refused,
 		                 t->refused_len, &why);
+	if (!sf_http_status_again(status))
+		sf_remote_answered(src->store);
 	if (r == SF_REMOTE_AGAIN && t->mended < SECOND_ROUND) {
 		t->mended++;
+		atomic_fetch_add_explicit(&src->s.io->counters.retried, 1, memory_order_relaxed);
 		t->http.not_before_ns = 0;
 		sf_trip_fly(t);
 		return;
@@ -297,13 +301,16 @@ static void on_done(struct sf_http_req *http, int r)
 
 	if (r == 0 && (t->status == 206 || t->status == 200)) {
 		if (t->done == t->req->len) {
-			sf_http_tokens_give(&src->store->tokens, t->tries - t->mended);
+			sf_http_tokens_give(&src->store->tokens, t->paid + 1);
+			sf_remote_answered(src->store);
 			sf_trip_end(t, 0);
 			return;
 		}
 		r = sf_fail(&http->err, -ECONNRESET, "the answer ends after %" PRIu64 " bytes",
 		            t->done);
 	}
+	if (r == -ECANCELED && !cancelled && atomic_load(&src->store->outage))
+		sf_outage_end(src->store->outage); /* the transport ends */
 	if (cancelled || r == -ECANCELED) {
 		sf_trip_end(t, sf_fail(&http->err, -ECANCELED, "'%s': canceled", src->s.name));
 	} else if (r == 0) {
@@ -387,6 +394,7 @@ void sf_trip_fly(struct sf_trip *t)
 		return;
 	}
 	t->tries++;
+	t->sent_ns = SF_MAX(sf_now_ns(), t->http.not_before_ns);
 	t->status = 0;
 	t->after_ms = -1;
 	t->refused_len = 0;
@@ -402,7 +410,7 @@ void sf_trip_fly(struct sf_trip *t)
 	t->http.done = on_done;
 	pthread_mutex_lock(&t->src->locked.m);
 	cancelled = t->cancelled;
-	t->parked = false;
+	t->parked = t->waits = false;
 	t->flying = !cancelled;
 	if (!cancelled) /* under the lock: whoever cancels it must find it there */
 		sf_http_submit(store->http, &t->http);
@@ -460,7 +468,7 @@ static void remote_submit(struct sf_source *s, struct sf_io_req *req)
 		t->next->prev = t;
 	src->locked.first = t;
 	pthread_mutex_unlock(&src->locked.m);
-	sf_trip_fly(t);
+	sf_trip_begin(t);
 }
 
 static void remote_cancel(struct sf_source *s, struct sf_io_req *req)
@@ -474,9 +482,8 @@ static void remote_cancel(struct sf_source *s, struct sf_io_req *req)
 		t->cancelled = true;
 		if (t->flying)
 			sf_http_cancel(&t->http);
-		else if (t->parked &&
-		         sf_renew_leave(src->store->ops->waits_for(src->store), &t->wait))
-			sf_trip_ready(&t->wait, 0, "");
+		else
+			sf_trip_wake(t);
 	}
 	pthread_mutex_unlock(&src->locked.m);
 }

@@ -2,8 +2,11 @@
 #ifndef SF_STORE_REMOTE_H
 #define SF_STORE_REMOTE_H
 
+#include <stdatomic.h>
+#include "base/clock.h"
 #include "store/http.h"
 #include "store/http_retry.h"
+#include "store/outage.h"
 #include "store/renew.h"
 #include "store/source.h"
 
@@ -49,7 +52,10 @@ struct sf_remote_store {
 	struct sf_http_tokens tokens;
 	char *ca_bundle; /* of the store's own settings, where the options give none; NULL: none */
 	bool follow;     /* redirects */
-	_Atomic bool reached; /* an answer came, whatever its status */
+	_Atomic bool reached;        /* an answer came, whatever its status */
+	_Atomic int64_t answered_ns; /* the last that was no trouble of the server's; 0: none */
+	struct sf_outage
+		*_Atomic outage; /* of its server, since something failed; NULL: nothing did */
 };
 
 /* The certificates that its servers' may be signed by; NULL: those that all requests go by. */
@@ -73,6 +79,20 @@ static inline const char *sf_remote_ca_bundle(const struct sf_remote_store *s)
 int sf_remote_source(struct sf_remote_store *s, const char *name, uint64_t size,
                      const struct sf_version *version, struct sf_source **ret,
                      struct sf_error *err);
+
+/* The server answers: whatever the status, it was no trouble of its own. */
+static inline void sf_remote_answered(struct sf_remote_store *s)
+{
+	struct sf_outage *o = atomic_load_explicit(&s->outage, memory_order_relaxed);
+
+	atomic_store_explicit(&s->answered_ns, sf_now_ns(), memory_order_relaxed);
+	if (o)
+		sf_outage_answered(o);
+}
+/* A try of @url failed. *ret NULL: there is no memory for what is known of its server. True: it is
+ * away. */
+bool sf_remote_failed(struct sf_remote_store *s, const char *url, int64_t sent_ns, int64_t after_ms,
+                      const char *why, struct sf_outage **ret);
 
 /*
  * sf_remote_ask - a small request of such a store, tried again as its ranges are, until the io's

@@ -10,6 +10,44 @@
 /* A server that never answered is more likely misspelt than about to come back. */
 #define UNREACHED_TRIES 3
 
+#define LOOK_MS 50 /* how often it is looked whether anybody still wants the answer */
+
+/* False: nobody does. */
+static bool wait_ms(int64_t ms, const _Atomic bool *stop)
+{
+	for (int64_t n; ms > 0; ms -= n) {
+		n = stop ? SF_MIN(ms, LOOK_MS) : ms;
+		if (stop && *stop)
+			return false;
+		struct timespec t = sf_timespec((uint64_t)n * 1000000);
+		nanosleep(&t, NULL);
+	}
+	return !stop || !*stop;
+}
+
+static int64_t left_ms(int64_t end_ns)
+{
+	return end_ns == INT64_MAX ? INT64_MAX : (end_ns - sf_now_ns()) / 1000000;
+}
+
+/* A try failed: how long until the next; -1: there is none. */
+static int64_t again_ms(struct sf_remote_store *s, const char *url, int64_t sent_ns,
+                        int64_t after_ms, unsigned tries, int64_t end_ns, const char *why)
+{
+	struct sf_outage *o = NULL;
+	/* of one that has never answered there is nothing to wait for */
+	bool away = atomic_load_explicit(&s->reached, memory_order_relaxed) &&
+	            sf_remote_failed(s, url, sent_ns, after_ms, why, &o);
+
+	if (!away && !sf_http_tokens_take(&s->tokens)) {
+		if (!o)
+			return -1;
+		sf_outage_spent(o);
+	}
+	return sf_http_again_ms(sf_outage_first_ms(s->s.io), tries, sf_http_random(), after_ms,
+	                        left_ms(end_ns));
+}
+
 int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
                   struct sf_http_answer *ret, struct sf_error *err)
 {
@@ -18,32 +56,35 @@ int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
 
 	for (unsigned tries = 1;; tries++) {
 		struct sf_http_ask one = *ask;
+		struct sf_error why = SF_ERROR_INIT;
+		int64_t sent_ns = sf_now_ns(), ms;
 		int r;
 
 		if (s->s.io->timeout_ms)
-			one.timeout_ms =
-				(unsigned)SF_MAX((end_ns - sf_now_ns()) / 1000000, (int64_t)1);
-		r = sf_http_ask(s->s.io, &one, ret, err);
+			one.timeout_ms = (unsigned)SF_MAX(left_ms(end_ns), (int64_t)1);
+		r = sf_http_ask(s->s.io, &one, ret, &why);
 		if (r >= 0)
 			atomic_store_explicit(&s->reached, true, memory_order_relaxed);
 		if (r >= 0 && !sf_http_status_again(ret->status)) {
+			sf_remote_answered(s);
 			if (ret->status < 400)
 				sf_http_tokens_give(&s->tokens, tries);
 			return 0;
 		}
+		if (r >= 0)
+			sf_fail(&why, -EIO, "the server answers %u", ret->status);
 		if (r < 0 && (!sf_http_error_again(r) ||
 		              (tries == UNREACHED_TRIES &&
 		               !atomic_load_explicit(&s->reached, memory_order_relaxed))))
-			return r;
-		int64_t ms = sf_http_wait_ms(tries, sf_http_random());
-		if (r >= 0)
-			ms = SF_MAX(ms, ret->after_ms);
-		if (tries >= SF_HTTP_TRIES_MOST || sf_now_ns() + ms * 1000000 >= end_ns ||
-		    !sf_http_tokens_take(&s->tokens))
-			return r;
+			return sf_fail(err, r, "%s", why.msg);
+		ms = again_ms(s, ask->url, sent_ns, r >= 0 ? ret->after_ms : -1, tries, end_ns,
+		              why.msg);
+		if (ms < 0)
+			return r < 0 ? sf_fail(err, r, "%s", why.msg) : r;
 		if (r >= 0)
 			sf_http_answer_release(ret);
-		struct timespec t = sf_timespec((uint64_t)ms * 1000000);
-		nanosleep(&t, NULL);
+		if (!wait_ms(ms, ask->stop))
+			return sf_fail(err, -ECANCELED, "%s (canceled)", why.msg);
+		atomic_fetch_add_explicit(&s->s.io->counters.retried, 1, memory_order_relaxed);
 	}
 }

@@ -30,12 +30,17 @@ struct sf_trip {
 	int wait_r;                /* how that ended, http.err has why */
 	struct sf_task task;       /* to go on then */
 	struct sf_trip *prev, *next;
-	bool flying, parked, cancelled; /* under the source's lock */
-	uint64_t done;                  /* bytes that are in their places: good, whatever comes */
+	bool flying, parked, waits, cancelled; /* under the source's lock */
+	uint64_t done; /* bytes that are in their places: good, whatever comes */
 	int at_iov;
 	size_t at_byte; /* of that iovec */
 	unsigned tries, mended, wrong;
 	int64_t end_ns; /* no try begins behind it; 0: none */
+	int64_t quick_ns; /* it came when its server was dead: no try begins behind that; 0: it was not */
+	int64_t sent_ns; /* the last try */
+	struct sf_turn turn;
+	struct sf_outage *outage; /* it counts there as one that waits; NULL: it does not */
+	unsigned paid;            /* tries that took of the store's */
 	unsigned status;
 	int64_t after_ms;            /* Retry-After, -1: none */
 	struct sf_http_head refusal; /* headers of an answer with another status */
@@ -52,9 +57,13 @@ void sf_trip_end(struct sf_trip *t, int r); /* with @r, and t->http.err if that 
 /* remote_wait.c */
 /* Once more, not before @after_ms; or, where it would be too late or too often, the end: with @r. */
 void sf_trip_again(struct sf_trip *t, int r, int64_t after_ms);
+/* Its first try. */
+void sf_trip_begin(struct sf_trip *t);
 /* It goes on when there are credentials, or an error instead; no thread is held. */
 void sf_trip_park(struct sf_trip *t);
-/* Goes on: @w is of one that sf_renew_leave() took out, or that is told. */
-void sf_trip_ready(struct sf_renew_wait *w, int r, const char *why);
+/* It has ended: others have its turn. */
+void sf_trip_leave(struct sf_trip *t);
+/* Under the source's lock: it is cancelled, and goes on for that if it waits. */
+void sf_trip_wake(struct sf_trip *t);
 
 #endif

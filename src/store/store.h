@@ -19,6 +19,7 @@ struct sf_deadlines;
 struct sf_http;
 struct sf_read_shared;
 struct sf_cache;
+struct sf_outage;
 
 /* What tells one version of an object from another. Local: dev, ino, mtime (ns); remote: etag. Size
  * is beside it. */
@@ -48,6 +49,7 @@ struct sf_counters {
 	_Atomic uint64_t fetched_requests[SF_FETCH_NKINDS], fetched_bytes[SF_FETCH_NKINDS];
 	/* reads that failed; -ESTALE among them; reads that had to wait */
 	_Atomic uint64_t errors, stale, parked;
+	_Atomic uint64_t retried; /* requests to servers that were made again: something failed */
 	/* Of the block cache, where there is one: reads that it answered, and their bytes; reads
 	 * for which something had to be fetched; what was fetched for them */
 	_Atomic bool cached;
@@ -91,6 +93,8 @@ struct sf_io {
 	struct sf_deadlines *deadlines; /* of reads that wait */
 	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */
+	unsigned retry_ms; /* what is waited at first for a server that fails, at most; 0: 200 */
+	struct sf_outage *_Atomic outages; /* outage.h: servers that failed; NULL: none did */
 	/* what a read may wait for memory, which its deadline does not count; 0: ten times
 	 * timeout_ms, at least ten minutes */
 	unsigned turn_ms;

@@ -34,12 +34,32 @@ START_TEST(waits_grow_to_a_limit)
 	for (unsigned n = 1, most = 200; n < 40; n++, most = SF_MIN(2 * most, 20000u)) {
 		unsigned top = 0;
 		for (int i = 0; i < 2000; i++) {
-			unsigned ms = sf_http_wait_ms(n, sf_test_rand(&seed));
+			unsigned ms = sf_http_wait_ms(200, n, sf_test_rand(&seed));
 			ck_assert_uint_le(ms, most);
 			top = SF_MAX(top, ms);
 		}
 		ck_assert_uint_gt(top, most * 9 / 10);
 	}
+}
+END_TEST
+
+/* A deadline decides how often something is tried again; where there is none, ten tries do. */
+START_TEST(a_deadline_decides_when_to_stop)
+{
+	uint64_t seed = sf_test_seed("again");
+
+	ck_assert_int_ge(sf_http_again_ms(200, 9, sf_test_rand(&seed), -1, INT64_MAX), 0);
+	ck_assert_int_eq(sf_http_again_ms(200, 10, sf_test_rand(&seed), -1, INT64_MAX), -1);
+	ck_assert_int_ge(sf_http_again_ms(200, 50, sf_test_rand(&seed), -1, 60000), 0);
+	ck_assert_int_eq(sf_http_again_ms(200, 1, sf_test_rand(&seed), -1, 200), -1);
+	ck_assert_int_eq(sf_http_again_ms(200, 1, sf_test_rand(&seed), -1, -5), -1);
+	/* what would come too late comes sooner */
+	for (int i = 0; i < 1000; i++)
+		ck_assert_int_lt(sf_http_again_ms(200, 20, sf_test_rand(&seed), -1, 1000), 1000);
+	/* but never before the server wants to be asked */
+	ck_assert_int_ge(sf_http_again_ms(200, 1, sf_test_rand(&seed), 7000, 60000), 7000);
+	ck_assert_int_eq(sf_http_again_ms(200, 1, sf_test_rand(&seed), 7000, 6000), -1);
+	ck_assert_int_ge(sf_http_again_ms(200, 20, sf_test_rand(&seed), 900, 1000), 900);
 }
 END_TEST
 
@@ -160,6 +180,7 @@ int main(void)
 	tcase_add_test(c, what_passes_is_told_from_what_stays);
 	tcase_add_test(c, waits_grow_to_a_limit);
 	tcase_add_test(c, retry_after_is_seconds_or_a_date);
+	tcase_add_test(c, a_deadline_decides_when_to_stop);
 	tcase_add_test(c, tries_run_out_and_come_back);
 	tcase_add_test(c, what_succeeds_gives_back_what_it_took);
 	tcase_add_test(c, ranges_are_read_strictly);
