@@ -183,6 +183,17 @@ static bool named(const struct local *l, size_t prefix, const char *name)
 	return l->name_len == prefix + n && memcmp(l->name + prefix, name, n) == 0;
 }
 
+static bool is_storage(const struct local *l, size_t prefix)
+{
+	return l->name_len > prefix + 5 && memcmp(l->name + prefix, "data/", 5) == 0;
+}
+
+/* A storage where it is not looked for is not read over: it is most of the item. */
+static int other_order(const struct walk *w)
+{
+	return sf_fail(w->err, -ENOTSUP, "torch item: its storages are in another order");
+}
+
 /* The payload's record: its length is the storage's, and where its bytes end can be seen, there is
  * nothing else. */
 static int payload(const struct walk *w, const struct local *l, const struct sf_torch_tensor *t,
@@ -235,6 +246,8 @@ int sf_torch_item_head(const uint8_t *head, size_t len, uint64_t item_len,
 		}
 		if (have_pkl && named(&l, prefix, key))
 			return payload(&w, &l, &t, ret);
+		if (is_storage(&l, prefix))
+			return other_order(&w);
 		r = skip_record(&w, &l, &next);
 		if (r < 0)
 			return r;
@@ -247,9 +260,6 @@ int sf_torch_item_head(const uint8_t *head, size_t len, uint64_t item_len,
 		           memcmp(head + l.data_off, "big", 3) == 0) {
 			return sf_fail(err, -ENOTSUP,
 			               "torch item: written on a big-endian machine");
-		} else if (l.name_len > prefix + 5 && memcmp(l.name + prefix, "data/", 5) == 0) {
-			return sf_fail(err, -ENOTSUP,
-			               "torch item: its storages are in another order");
 		}
 	}
 	return sf_fail(err, -ENOTSUP, "torch item: no payload among the first %d records",
@@ -273,6 +283,8 @@ int sf_torch_item_pickle(const uint8_t *head, size_t len, uint64_t item_len, uin
 			const char *slash = memchr(l.name, '/', l.name_len);
 			prefix = slash ? (size_t)(slash - l.name) + 1 : 0;
 		}
+		if (is_storage(&l, prefix))
+			return other_order(&w);
 		r = skip_record(&w, &l, &next);
 		if (r < 0)
 			return r;

@@ -355,6 +355,34 @@ START_TEST(a_tensors_numbers_are_checked_and_wrappers_taken_off)
 }
 END_TEST
 
+/* Where only the directory tells, a storage of up to a MiB would be fetched for nothing. */
+START_TEST(a_storage_where_none_is_looked_for_is_not_read_over)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_torch_item it;
+	struct sf_buf b = { 0 };
+	uint64_t need = 0, off, len;
+	uint8_t *name;
+
+	/* another storage before the payload's */
+	make(&b, SF_FLOAT32, (const uint64_t[]){ 256, 256 }, 2, 1 << 18);
+	name = memmem(b.at, b.len, "x/data/0", 8);
+	ck_assert_ptr_nonnull(name);
+	name[7] = '1';
+	size_t upto = (size_t)(name - b.at) + 8 + sf_le16(name - 2); /* header and padding */
+	ck_assert_int_eq(head(b.at, upto, b.len, &it, &need, &err), -ENOTSUP);
+	ck_assert_msg(strstr(err.msg, "another order"), "%s", err.msg);
+	/* any before data.pkl, which is as long as this one's name */
+	ck_assert_int_eq(sf_torch_item_pickle(b.at, upto, b.len, &off, &len, &need, &err), 0);
+	memcpy(b.at + 30, "x/data/000", 10);
+	size_t small = 40 + sf_le16(b.at + 28);
+	ck_assert_int_eq(head(b.at, small, b.len, &it, &need, &err), -ENOTSUP);
+	ck_assert_int_eq(sf_torch_item_pickle(b.at, small, b.len, &off, &len, &need, &err),
+	                 -ENOTSUP);
+	sf_buf_release(&b);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("torch_item");
@@ -363,6 +391,7 @@ int main(void)
 	tcase_add_test(t, items_of_real_checkpoints_are_found_from_their_heads);
 	tcase_add_test(t, items_of_every_dtype_and_shape_that_we_write_are_found);
 	tcase_add_test(t, a_damaged_item_never_gives_a_payload_outside);
+	tcase_add_test(t, a_storage_where_none_is_looked_for_is_not_read_over);
 	tcase_add_loop_test(t, a_tensors_numbers_are_checked_and_wrappers_taken_off, 0,
 	                    SF_ARRAY_LEN(pickles));
 	suite_add_tcase(s, t);
