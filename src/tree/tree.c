@@ -179,10 +179,12 @@ bool sf_tree_is_listed(sf_node n)
 
 void sf_tree_totals(struct sf_tree *t, uint64_t *ret_bytes, uint64_t *ret_files)
 {
-	const struct sf_catalog *c = t->c;
+	uint64_t known = atomic_load_explicit(&t->nfiles, memory_order_relaxed);
 
+	if (!known) {
+		known = sf_links_nfiles(t) + 1;
+		atomic_store_explicit(&t->nfiles, known, memory_order_relaxed);
+	}
 	*ret_bytes = t->bytes;
-	/* a tensor has five files, three of them in a flat directory too, an object two */
-	*ret_files = (uint64_t)c->ntensors * 5 + (uint64_t)c->nobjects * 2 + t->nroot + t->nshown +
-	             sf_hf_nfiles(t) + SF_NCONTROL;
+	*ret_files = known - 1;
 }

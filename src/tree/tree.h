@@ -56,7 +56,8 @@ int sf_tree_open(struct sf_tree *t, sf_node n, struct sf_vfile **ret, struct sf_
  * NULs. Never waits. */
 int sf_tree_getxattr(struct sf_tree *t, sf_node n, const char *name, char *buf, size_t size);
 int sf_tree_listxattr(struct sf_tree *t, sf_node n, char *buf, size_t size);
-/* Totals for statfs: bytes of all tensors, files. */
+/* Totals for statfs: bytes of all tensors; files and symlinks that are shown, each once however many
+ * paths lead to it. */
 void sf_tree_totals(struct sf_tree *t, uint64_t *ret_bytes, uint64_t *ret_files);
 
 /* A live file's content as of now: malloc'ed. -ENOENT when it is none. */

@@ -96,6 +96,7 @@ struct sf_tree {
 	/* Sizes that cost something, plus one, once known; 0 before. Two per entry: info.json or
 	 * value.json, .pt. */
 	_Atomic uint64_t *entry_size, *hf_size;
+	_Atomic uint64_t nfiles; /* sf_tree_totals, plus one; 0: not counted yet */
 	struct {
 		pthread_mutex_t m;
 		struct sf_cached **bucket; /* files made, by node */
@@ -158,6 +159,8 @@ const char *sf_root_link(const struct sf_tree *t, sf_node n); /* its target, NUL
 int sf_links_make(struct sf_tree *t, struct sf_error *err); /* once root and hf/ are there */
 /* Links of a file of one entry: state/ shows it, and with @flat a directory of its own. */
 uint32_t sf_links_of_entry(const struct sf_tree *t, bool flat, uint32_t entry);
+/* Files and symlinks that are shown, each once. O(keys). */
+uint64_t sf_links_nfiles(const struct sf_tree *t);
 
 /* tree_hf.c */
 int sf_hf_make(struct sf_tree *t, struct sf_error *err); /* once t->hf is there */

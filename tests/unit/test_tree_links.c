@@ -11,7 +11,7 @@ struct paths {
 	struct sf_tree *t;
 	sf_node node[PATHS];
 	char *name[PATHS];
-	size_t n;
+	size_t n, nsymlinks;
 	struct {
 		char at[256];
 		sf_node dir;
@@ -31,6 +31,8 @@ static int visit(void *arg, const char *name, size_t len, sf_node node, enum sf_
 		ck_assert_uint_lt(p->n, PATHS);
 		p->name[p->n] = strdup(path);
 		p->node[p->n++] = node;
+	} else if (type == SF_NODE_LINK) {
+		p->nsymlinks++;
 	} else if (type == SF_NODE_DIR) {
 		char kept[256];
 		strcpy(kept, p->below.at);
@@ -131,8 +133,8 @@ static void random_world(struct vw *w, uint64_t *rnd, bool *ret_objects)
 
 static void random_options(struct vw *w, uint64_t *rnd, const char **views)
 {
-	static const char *const all[] = { "checkpoint", "groups", "hf",         "state",
-		                           "npy",        "pt",     "safetensors" };
+	static const char *const all[] = { "checkpoint", "groups", "hf",          "state",
+		                           "npy",        "pt",     "safetensors", "shards" };
 
 	w->opt.hf_strip = sf_test_below(rnd, 2);
 	if (sf_test_below(rnd, 4) == 0)
@@ -148,8 +150,22 @@ static void random_options(struct vw *w, uint64_t *rnd, const char **views)
 				views[w->opt.views.n++] = all[i];
 }
 
-/* Property: as many links as paths; one node, one content; and of many tensors' files that have the
- * same content, one node. */
+/* Files and symlinks, each once. */
+static size_t count_of(const struct paths *p)
+{
+	size_t n = p->nsymlinks;
+
+	for (size_t i = 0; i < p->n; i++) {
+		size_t k = 0;
+		while (p->node[k] != p->node[i])
+			k++;
+		n += k == i;
+	}
+	return n;
+}
+
+/* Property: as many links as paths; one node, one content; of many tensors' files that have the same
+ * content, one node; and in all as many files as statfs says, whatever views= hides. */
 START_TEST(a_file_has_as_many_links_as_paths)
 {
 	uint64_t rnd = sf_test_seed("a_file_has_as_many_links_as_paths") + (unsigned)_i;
@@ -158,15 +174,23 @@ START_TEST(a_file_has_as_many_links_as_paths)
 	for (int round = 0; round < 40; round++) {
 		const char *views[8];
 		struct sf_tree *t = NULL;
+		uint64_t bytes, files;
 		bool objects;
 		struct vw w;
 
 		vw_init(&w);
 		random_world(&w, &rnd, &objects);
+		vw_file(&w, ".metadata", "m");
+		vw_file(&w, "latest", "not shown");
+		vw_file(&w, "sub/x", "x");
 		random_options(&w, &rnd, views);
 		vw_open(&w);
 		vw_ok(sf_tree_new(w.cat, w.reader, &t, &err));
 		collect(t, &p);
+		for (int again = 0; again < 2; again++) {
+			sf_tree_totals(t, &bytes, &files);
+			ck_assert_uint_eq(files, count_of(&p));
+		}
 		for (size_t i = 0; i < p.n; i++) {
 			struct sf_attr a = { 0 };
 			int r = sf_tree_attr(t, p.node[i], &a);
