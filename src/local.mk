@@ -223,11 +223,10 @@ SF_SOURCES_READ = \
 	%D%/read/op_fail.c \
 	%D%/read/parts.c \
 	%D%/read/plan.c \
-	%D%/read/plan_box.c \
 	%D%/read/plan_geometry.c \
 	%D%/read/plan_left.c \
 	%D%/read/plan_pieces.c \
-	%D%/read/plan_range.c \
+	%D%/read/region.c \
 	%D%/read/read.c \
 	%D%/read/readahead.c \
 	%D%/read/reader.c \

@@ -75,6 +75,7 @@ TESTS_UNIT = \
 	%D%/unit/test_pt_numbers \
 	%D%/unit/test_deadline \
 	%D%/unit/test_plan \
+	%D%/unit/test_plan_agree \
 	%D%/unit/test_read_boxes \
 	%D%/unit/test_renew \
 	%D%/unit/test_read_budget \

@@ -8,7 +8,7 @@ struct cut {
 	unsigned ndim;
 	int (*each)(void *arg, const uint64_t *lo, const uint64_t *hi);
 	void *arg;
-	uint64_t lo[SF_DIMS_MAX + 1], hi[SF_DIMS_MAX + 1];
+	uint64_t lo[SF_DIMS_MAX], hi[SF_DIMS_MAX + 1];
 };
 
 /* Coordinates before @d are set; [from, to) counts elements of dimensions @d... */
@@ -49,7 +49,7 @@ static int cut_from(struct cut *c, unsigned d, uint64_t from, uint64_t to)
 int sf_box_cut(const uint64_t *extent, unsigned ndim, uint64_t from, uint64_t to,
                int (*each)(void *arg, const uint64_t *lo, const uint64_t *hi), void *arg)
 {
-	uint64_t below[SF_DIMS_MAX + 1], step = 1;
+	uint64_t below[SF_DIMS_MAX], step = 1;
 	struct cut c = { .extent = extent, .below = below, .ndim = ndim, .each = each, .arg = arg };
 
 	if (from >= to)

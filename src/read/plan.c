@@ -1,18 +1,26 @@
 #include "config.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/mem.h"
+#include "ckpt/box.h"
 #include "ckpt/ckpt_cover.h"
 #include "ckpt/ckpt_order.h"
-#include "read/plan_priv.h"
+#include "read/plan.h"
+#include "read/plan_left.h"
+#include "read/region.h"
+
+/*
+ * Which chunks lie under a region, be it a range or a box: candidates are found, by the grid or by
+ * where their elements begin and end; those that hold something of it are put into order; and where
+ * the tensor has a hole, what they hold is looked at for one.
+ */
 
 #define SORT_ON_STACK 64
+#define HOLE_BUDGET (UINT64_C(1) << 24) /* steps to look for a hole under one region */
 
-struct found {
-	uint64_t first; /* first byte of the box that is asked for, as the tensor's byte */
-	uint32_t chunk;
-};
+/* ---- candidates ---- */
 
 struct gather {
 	const struct sf_tensor *t;
@@ -68,6 +76,27 @@ static int push_cells(void *arg, const uint64_t *lo, const uint64_t *hi)
 	return 0;
 }
 
+/* In any order, some twice, some that hold nothing of it. */
+static int find_candidates(const struct sf_region *region, struct sf_u32s *chunks)
+{
+	const struct sf_tensor *t = region->t;
+	struct gather g = { .t = t, .chunks = chunks };
+	uint64_t step = 1;
+
+	if (!(t->flags & SF_TENSOR_GRID))
+		return sf_order_query(t, region->first, region->end, push_chunk, &g);
+	for (unsigned d = t->ndim; d-- > 0; step *= t->grid_n[d])
+		g.stride[d] = step;
+	return sf_region_boxes(region, push_cells, &g);
+}
+
+/* ---- those that hold something ---- */
+
+struct found {
+	uint64_t first; /* element that it holds of the region */
+	uint32_t chunk;
+};
+
 static int compare_found(const void *a, const void *b)
 {
 	const struct found *x = a, *y = b;
@@ -77,19 +106,51 @@ static int compare_found(const void *a, const void *b)
 	return (x->chunk > y->chunk) - (x->chunk < y->chunk);
 }
 
+struct look {
+	const struct sf_region *region;
+	struct found *found;
+	uint64_t elements;
+};
+
+static int look_at_box(void *arg, const uint64_t *lo, const uint64_t *hi)
+{
+	struct look *l = arg;
+
+	l->found->first = SF_MIN(l->found->first, sf_region_element(l->region, lo));
+	l->elements += sf_region_volume(l->region, lo, hi);
+	return 0;
+}
+
+/* How many elements of the region does the chunk hold, and which first? */
+static uint64_t look_at(const struct sf_region *region, uint32_t chunk, struct found *ret)
+{
+	struct look look = { .region = region, .found = ret };
+	struct sf_chunk c;
+	uint64_t from, to;
+
+	*ret = (struct found){ UINT64_MAX, chunk };
+	if (region->lo) {
+		sf_region_meet(region, chunk, look_at_box, &look);
+		return look.elements;
+	}
+	if (!sf_region_run(region, chunk, &c, &from, &to))
+		return 0;
+	ret->first = sf_chunk_element(region->t, chunk, from);
+	return to - from;
+}
+
 /*
- * Leaves of the candidates from chunks->at[n0] on those that meet [off, end), once and in order.
- * *ret_bytes: what they hold of it, summed.
+ * Leaves of the candidates from chunks->at[n0] on those that hold something, once and in order.
+ * *ret_elements: how many they hold, summed; of those that were candidates twice twice as many.
  */
-static int settle(const struct sf_tensor *t, uint64_t elem, uint64_t off, uint64_t end, size_t n0,
-                  struct sf_u32s *chunks, uint64_t *ret_bytes)
+static int settle(const struct sf_region *region, size_t n0, struct sf_u32s *chunks,
+                  uint64_t *ret_elements)
 {
 	struct found stack[SORT_ON_STACK], *at = stack;
 	size_t n = 0, all = chunks->n - n0, kept = 0;
 	SF_FREE struct found *heap = NULL;
-	struct sf_box_range range;
+	uint64_t elements = 0;
 	bool sorted = true;
-	uint64_t bytes = 0;
 
 	if (all > SORT_ON_STACK) {
 		at = heap = sf_alloc_array(all, sizeof(*heap));
@@ -97,14 +158,12 @@ static int settle(const struct sf_tensor *t, uint64_t elem, uint64_t off, uint64
 			return -ENOMEM;
 	}
 	for (size_t i = 0; i < all; i++) {
-		uint32_t chunk = chunks->at[n0 + i];
-		if (!sf_box_range(t, chunk, elem, off, end, &range))
+		uint64_t held = look_at(region, chunks->at[n0 + i], &at[n]);
+		if (!held)
 			continue;
-		at[n].chunk = chunk;
-		at[n].first = sf_box_byte(t, &range.chunk, elem, range.from);
+		elements += held;
 		sorted &= !n || compare_found(&at[n - 1], &at[n]) < 0;
 		n++;
-		bytes += range.to - range.from;
 	}
 	if (!sorted)
 		qsort(at, n, sizeof(*at), compare_found);
@@ -112,38 +171,14 @@ static int settle(const struct sf_tensor *t, uint64_t elem, uint64_t off, uint64
 		if (!kept || at[i].chunk != at[i - 1].chunk)
 			chunks->at[n0 + kept++] = at[i].chunk;
 	chunks->n = n0 + kept;
-	*ret_bytes =
-		bytes; /* cells found twice are counted twice: only read where there is no grid */
+	*ret_elements = elements;
 	return 0;
 }
 
-SF_VEC(sf_corner_list, uint64_t);
-
-/* What the chunks hold of a range as boxes in the tensor's coordinates. */
-struct held {
-	const struct sf_tensor *t;
-	const struct sf_chunk *chunk;
-	struct sf_corner_list at;
-	uint32_t n;
-};
-
-static int push_box(void *arg, const uint64_t *lo, const uint64_t *hi)
-{
-	struct held *h = arg;
-	unsigned ndim = h->t->ndim;
-
-	if (sf_corner_list_reserve(&h->at, h->at.n + 2 * ndim) < 0)
-		return -ENOMEM;
-	for (unsigned d = 0; d < ndim; d++)
-		h->at.at[h->at.n++] = h->chunk->origin[d] + lo[d];
-	for (unsigned d = 0; d < ndim; d++)
-		h->at.at[h->at.n++] = h->chunk->origin[d] + hi[d];
-	h->n++;
-	return 0;
-}
+/* ---- holes ---- */
 
 struct hole_search {
-	const struct sf_boxes *boxes;
+	const struct sf_boxes *held;
 	uint64_t budget;
 	struct sf_cover cover;
 };
@@ -151,18 +186,17 @@ struct hole_search {
 static int look_for_hole(void *arg, const uint64_t *lo, const uint64_t *hi)
 {
 	struct hole_search *s = arg;
-	int r = sf_cover_sweep(s->boxes, lo, hi, false, &s->budget, &s->cover);
+	int r = sf_cover_sweep(s->held, lo, hi, false, &s->budget, &s->cover);
 
 	return r < 0 ? r : s->cover.hole;
 }
 
-int sf_plan_fail_hole(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t off,
-                      const uint64_t *at, struct sf_error *err)
+static int fail_hole(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t off,
+                     const uint64_t *at, struct sf_error *err)
 {
-	uint64_t elem = sf_dtype_info(t->dtype)->bytes;
+	uint64_t elem = sf_dtype_info(t->dtype)->bytes, x = 0;
 	const struct sf_key *k = &ckpt->key[t->key];
 	char coords[256] = "";
-	uint64_t x = 0;
 	size_t n = 0;
 
 	for (unsigned d = 0; d < t->ndim; d++) {
@@ -177,62 +211,67 @@ int sf_plan_fail_hole(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uin
 	               (unsigned long long)SF_MAX(x * elem, off), (unsigned long long)t->bytes);
 }
 
-/* The tensor has a hole somewhere: is it under [off, end)? @chunks: what meets that range. */
-static int check_holes(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t elem,
-                       uint64_t off, uint64_t end, const uint32_t *chunk, size_t n,
-                       struct sf_error *err)
+/* The tensor has a hole somewhere: is it in the region? @off: the first byte of it that is asked
+ * for. @chunk: those that hold something of it. */
+static int check_holes(const struct sf_ckpt *ckpt, const struct sf_region *region, uint64_t off,
+                       const uint32_t *chunk, size_t n, struct sf_error *err)
 {
-	const struct sf_key *k = &ckpt->key[t->key];
-	struct hole_search s = { .budget = SF_HOLE_BUDGET };
-	struct held held = { .t = t };
-	struct sf_box_range range;
-	uint64_t from = off / elem, to = (end - 1) / elem + 1;
+	const struct sf_key *k = &ckpt->key[region->t->key];
+	struct sf_left held = { .ndim = region->ndim };
 	struct sf_boxes boxes;
+	struct hole_search s = { .held = &boxes, .budget = HOLE_BUDGET };
 	int r = 0;
 
-	for (size_t i = 0; i < n && r >= 0; i++) {
-		held.chunk = &range.chunk;
-		if (sf_box_range(t, chunk[i], 1, from, to, &range))
-			r = sf_box_cut(range.chunk.extent, t->ndim, range.from, range.to, push_box,
-			               &held);
-	}
-	boxes = (struct sf_boxes){ t->ndim, held.n, held.at.at };
-	s.boxes = &boxes;
+	for (size_t i = 0; i < n && r >= 0; i++)
+		r = sf_region_meet(region, chunk[i], sf_left_add, &held);
+	boxes = (struct sf_boxes){ held.ndim, (uint32_t)sf_left_n(&held), held.now.at };
 	if (r >= 0)
-		r = sf_box_cut(t->shape, t->ndim, from, to, look_for_hole, &s);
-	sf_corner_list_release(&held.at);
+		r = sf_region_boxes(region, look_for_hole, &s);
+	sf_left_release(&held);
 	if (r > 0)
-		return sf_plan_fail_hole(ckpt, t, off, s.cover.hole_at, err);
+		return fail_hole(ckpt, region->t, off, s.cover.hole_at, err);
 	if (r == -E2BIG)
 		return sf_fail(err, r,
-		               "tensor '%.*s': bytes %llu to %llu lie under %zu chunks too tangled "
-		               "to look for holes",
-		               (int)SF_MIN(k->len, 200u), k->name, (unsigned long long)off,
-		               (unsigned long long)end, n);
-	return r < 0 ? sf_fail(err, r, "tensor '%.*s': no memory to plan a read",
-	                       (int)SF_MIN(k->len, 200u), k->name)
-	             : 0;
+		               "tensor '%.*s': elements %" PRIu64 " to %" PRIu64
+		               " lie under %zu chunks too tangled to look for holes",
+		               (int)SF_MIN(k->len, 200u), k->name, region->first, region->end, n);
+	return r;
 }
 
-int sf_plan_cells(const struct sf_tensor *t, const uint64_t *lo, const uint64_t *hi,
-                  struct sf_u32s *chunks)
-{
-	struct gather g = { .t = t, .chunks = chunks };
-	uint64_t step = 1;
+/* ---- the callers ---- */
 
-	for (unsigned d = t->ndim; d-- > 0; step *= t->grid_n[d])
-		g.stride[d] = step;
-	return push_cells(&g, lo, hi);
+static int plan_chunks(const struct sf_ckpt *ckpt, const struct sf_region *region,
+                       uint64_t nelements, uint64_t off, struct sf_u32s *chunks,
+                       struct sf_error *err)
+{
+	const struct sf_tensor *t = region->t;
+	const struct sf_key *k = &ckpt->key[t->key];
+	size_t n0 = chunks->n;
+	uint64_t held = 0;
+	int r = find_candidates(region, chunks);
+
+	if (r >= 0)
+		r = settle(region, n0, chunks, &held);
+	/* only where something is missing it is looked for; without overlap the sum tells (what
+	 * finds candidates twice is a grid, which has no hole) */
+	if (r >= 0 && t->flags & SF_TENSOR_HOLE &&
+	    (held != nelements || t->flags & SF_TENSOR_OVERLAP))
+		r = check_holes(ckpt, region, off, chunks->at ? chunks->at + n0 : NULL,
+		                chunks->n - n0, err);
+	if (r >= 0)
+		return 0;
+	chunks->n = n0;
+	return r == -ENOMEM ? sf_fail(err, r, "tensor '%.*s': no memory to plan a read",
+	                              (int)SF_MIN(k->len, 200u), k->name)
+	                    : r;
 }
 
 int sf_plan_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64_t off,
                    uint64_t len, struct sf_u32s *chunks, struct sf_error *err)
 {
-	struct gather g = { .t = t, .chunks = chunks };
 	const struct sf_key *k = &ckpt->key[t->key];
-	uint64_t elem = sf_dtype_info(t->dtype)->bytes, end, bytes, step = 1;
-	size_t n0 = chunks->n;
-	int r;
+	uint64_t elem = sf_dtype_info(t->dtype)->bytes, end;
+	struct sf_region range;
 
 	if (!sf_add(off, len, &end) || end > t->bytes)
 		return sf_fail(err, -EINVAL, "tensor '%.*s': bytes %llu to %llu asked of %llu",
@@ -240,26 +279,15 @@ int sf_plan_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64
 		               (unsigned long long)end, (unsigned long long)t->bytes);
 	if (!len)
 		return 0;
-	if (t->flags & SF_TENSOR_GRID) {
-		for (unsigned d = t->ndim; d-- > 0; step *= t->grid_n[d])
-			g.stride[d] = step;
-		r = sf_box_cut(t->shape, t->ndim, off / elem, (end - 1) / elem + 1, push_cells, &g);
-	} else {
-		r = sf_order_query(t, off / elem, (end - 1) / elem + 1, push_chunk, &g);
-	}
-	if (r >= 0)
-		r = settle(t, elem, off, end, n0, chunks, &bytes);
-	if (r < 0) {
-		chunks->n = n0;
-		return sf_fail(err, r, "tensor '%.*s': no memory to plan a read",
-		               (int)SF_MIN(k->len, 200u), k->name);
-	}
-	/* without overlap the sum tells; only where something is missing it is looked for */
-	if (t->flags & SF_TENSOR_HOLE && (bytes != len || t->flags & SF_TENSOR_OVERLAP)) {
-		const uint32_t *found = chunks->at ? chunks->at + n0 : NULL;
-		r = check_holes(ckpt, t, elem, off, end, found, chunks->n - n0, err);
-		if (r < 0)
-			chunks->n = n0;
-	}
-	return r;
+	range = sf_region_range(t, off / elem, (end - 1) / elem + 1);
+	return plan_chunks(ckpt, &range, range.end - range.first, off, chunks, err);
+}
+
+int sf_plan_box_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const uint64_t *lo,
+                       const uint64_t *hi, struct sf_u32s *chunks, struct sf_error *err)
+{
+	const struct sf_region box = sf_region_box(t, lo, hi);
+
+	return plan_chunks(ckpt, &box, sf_region_volume(&box, lo, hi),
+	                   box.first * sf_dtype_info(t->dtype)->bytes, chunks, err);
 }

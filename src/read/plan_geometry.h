@@ -3,7 +3,7 @@
 #ifndef SF_READ_PLAN_GEOMETRY_H
 #define SF_READ_PLAN_GEOMETRY_H
 
-#include "read/plan_priv.h"
+#include "read/plan.h"
 
 #define SF_PIECES_MAX (1u << 24)
 /* the bytes of an element are the innermost dimension: a range may begin inside one */

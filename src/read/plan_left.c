@@ -16,8 +16,10 @@ static int push(struct sf_left_boxes *v, unsigned ndim, const uint64_t *lo, cons
 	return 0;
 }
 
-int sf_left_add(struct sf_left *l, const uint64_t *lo, const uint64_t *hi)
+int sf_left_add(void *left, const uint64_t *lo, const uint64_t *hi)
 {
+	struct sf_left *l = left;
+
 	return push(&l->now, l->ndim, lo, hi);
 }
 
@@ -48,14 +50,15 @@ static int push_outside(struct sf_left *l, uint64_t *a, uint64_t *b, const uint6
 	return r;
 }
 
-int sf_left_take(struct sf_left *l, const uint64_t *lo, const uint64_t *hi)
+int sf_left_take(void *left, const uint64_t *lo, const uint64_t *hi)
 {
+	struct sf_left *l = left;
 	unsigned ndim = l->ndim;
 	int r = 0;
 
 	l->next.n = 0;
 	for (size_t i = 0; i < l->now.n && r >= 0; i += 2 * (size_t)ndim) {
-		uint64_t a[SF_GEOMETRY_DIMS], b[SF_GEOMETRY_DIMS];
+		uint64_t a[SF_DIMS_MAX], b[SF_DIMS_MAX];
 		bool apart = false;
 
 		memcpy(a, l->now.at + i, ndim * sizeof(*a));

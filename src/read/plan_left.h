@@ -10,13 +10,26 @@ SF_VEC(sf_left_boxes, uint64_t);
 
 /* Slow, exact, and only for tensors that are flagged. */
 struct sf_left {
-	unsigned ndim;                  /* at most SF_GEOMETRY_DIMS */
+	unsigned ndim;                  /* 1 to SF_DIMS_MAX */
 	struct sf_left_boxes now, next; /* 2 ndim numbers a box: lower ends, upper ends */
 };
-/* 0; -E2BIG more than SF_PIECES_MAX boxes; -ENOMEM. */
-int sf_left_add(struct sf_left *l, const uint64_t *lo, const uint64_t *hi);
+static inline size_t sf_left_n(const struct sf_left *l)
+{
+	return l->now.n / (2 * (size_t)l->ndim);
+}
+static inline const uint64_t *sf_left_lo(const struct sf_left *l, size_t i)
+{
+	return l->now.at + 2 * i * l->ndim;
+}
+static inline const uint64_t *sf_left_hi(const struct sf_left *l, size_t i)
+{
+	return sf_left_lo(l, i) + l->ndim;
+}
+/* Both are for sf_region_meet: @left is a struct sf_left. 0; -E2BIG more than SF_PIECES_MAX boxes;
+ * -ENOMEM. */
+int sf_left_add(void *left, const uint64_t *lo, const uint64_t *hi);
 /* Takes one box out of every box that is left. */
-int sf_left_take(struct sf_left *l, const uint64_t *lo, const uint64_t *hi);
+int sf_left_take(void *left, const uint64_t *lo, const uint64_t *hi);
 void sf_left_release(struct sf_left *l);
 
 #endif

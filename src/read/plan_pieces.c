@@ -1,144 +1,156 @@
 #include "config.h"
 
+#include <inttypes.h>
+
 #include "base/mem.h"
+#include "ckpt/box.h"
 #include "ckpt/ckpt_order.h"
 #include "read/plan_geometry.h"
 #include "read/plan_left.h"
+#include "read/region.h"
 
-#define DIMS (SF_DIMS_MAX + 1) /* with the bytes of an element: a range may begin inside one */
-
-/* The box [lo, hi) of the chunk's coordinates (hi == NULL: all of it) between an item with @stride
- * and the dense tensor. */
-static void make_geometry(const struct sf_tensor *t, const struct sf_chunk *c, uint64_t elem,
-                          const uint64_t *stride, const uint64_t *lo, const uint64_t *hi,
-                          struct sf_geometry *g)
-{
-	uint64_t extent[SF_DIMS_MAX], dst[SF_DIMS_MAX], dense = elem, src0 = 0, dst0 = 0;
-
-	for (unsigned d = t->ndim; d-- > 0; dense *= t->shape[d]) {
-		uint64_t from = hi ? lo[d] : 0;
-		extent[d] = hi ? hi[d] - lo[d] : c->extent[d];
-		dst[d] = dense;
-		src0 += from * stride[d];
-		dst0 += (c->origin[d] + from) * dense;
-	}
-	sf_geometry_make(g, t->ndim, extent, elem, stride, dst);
-	g->src0 = src0;
-	g->dst0 = dst0;
-}
-
-/* Overlaps: what is left of a chunk when earlier ones have taken theirs, in boxes of bytes (the
- * last dimension: bytes of an element). */
-struct cut {
-	struct sf_left left;
-	const uint64_t *origin; /* of the chunk whose range is being cut; the bytes' 0 behind */
+/*
+ * By what copies a chunk gives what it holds of a region: as boxes, out of which earlier chunks take
+ * theirs where the tensor overlaps; each that is left is copied as the strides on both sides say. A
+ * range and a box differ in where their elements go, and in that a range may begin and end inside an
+ * element.
+ */
+struct copies {
+	const struct sf_ckpt *ckpt;
+	const struct sf_region *region;
+	const struct sf_item_layout *layout;
+	struct sf_emit emit;
+	uint32_t number; /* of the chunk */
+	struct sf_chunk *chunk;
+	uint64_t elem;
+	/* bytes of the region's first and last element that are not asked for */
+	uint64_t head, tail;
+	uint64_t *src; /* bytes from one element to the next, modulo 2^64 as all below */
+	const uint64_t *dst;
+	uint64_t dst0; /* where element (0, …) of the tensor would go */
 };
 
-static void move(const struct cut *c, const uint64_t *lo, const uint64_t *hi, uint64_t *a,
-                 uint64_t *b)
+/* Bytes [from, to) of the row-major order of the box at @lo. */
+static int copy_box(struct copies *c, const uint64_t *lo, const uint64_t *extent, uint64_t from,
+                    uint64_t to)
 {
-	for (unsigned d = 0; d < c->left.ndim; d++) {
-		a[d] = lo[d] + c->origin[d];
-		b[d] = hi[d] + c->origin[d];
+	unsigned ndim = c->region->t->ndim;
+	struct sf_geometry g;
+
+	sf_geometry_make(&g, ndim, extent, c->elem, c->src, c->dst);
+	g.src0 = -(c->chunk->part_off * c->elem);
+	g.dst0 = c->dst0;
+	for (unsigned d = 0; d < ndim; d++) {
+		g.src0 += (lo[d] - c->chunk->origin[d]) * c->src[d];
+		g.dst0 += lo[d] * c->dst[d];
 	}
+	return sf_emit_range(&c->emit, &g, from, to);
 }
 
-static int add_left(void *arg, const uint64_t *lo, const uint64_t *hi)
+static int find_strides(struct copies *c, struct sf_error *err)
 {
-	struct cut *c = arg;
-	uint64_t a[DIMS], b[DIMS];
-
-	move(c, lo, hi, a, b);
-	return sf_left_add(&c->left, a, b);
+	return sf_item_strides(c->ckpt, c->region->t, c->chunk, c->elem, c->layout, c->src, err);
 }
 
-static int take_out(void *arg, const uint64_t *lo, const uint64_t *hi)
+/* Of a range without overlap: a range of the chunk's box, the fewest copies there are. */
+static int copy_run(struct copies *c, struct sf_error *err)
 {
-	struct cut *c = arg;
-	uint64_t a[DIMS], b[DIMS];
+	const struct sf_region *range = c->region;
+	const struct sf_tensor *t = range->t;
+	uint64_t from, to, begin, end;
+	int r;
 
-	move(c, lo, hi, a, b);
-	return sf_left_take(&c->left, a, b);
+	if (!sf_region_run(range, c->number, c->chunk, &from, &to))
+		return 0;
+	r = find_strides(c, err);
+	if (r < 0)
+		return r;
+	begin = from * c->elem;
+	end = to * c->elem;
+	if (c->head && sf_chunk_element(t, c->number, from) == range->first)
+		begin += c->head;
+	if (c->tail && sf_chunk_element(t, c->number, to - 1) + 1 == range->end)
+		end -= c->tail;
+	return copy_box(c, c->chunk->origin, c->chunk->extent, begin, end);
 }
 
 struct earlier {
-	const struct sf_tensor *t;
-	uint64_t elem, off, end;
-	uint32_t chunk;
-	struct cut *cut;
+	const struct copies *copies;
+	struct sf_left *left;
 };
 
-static int cut_chunk(const struct sf_box_range *range, unsigned ndim, uint64_t elem, struct cut *c,
-                     int (*each)(void *arg, const uint64_t *lo, const uint64_t *hi))
+static int take_chunk(void *arg, uint32_t chunk)
 {
-	uint64_t extent[DIMS], origin[DIMS];
+	const struct earlier *e = arg;
+
+	return chunk < e->copies->number && sf_left_n(e->left)
+	               ? sf_region_meet(e->copies->region, chunk, sf_left_take, e->left)
+	               : 0;
+}
+
+/* A region's first element is the first of the box it is in, and its last one the last. */
+static int copy_left(struct copies *c, const uint64_t *lo, const uint64_t *hi)
+{
+	const struct sf_region *region = c->region;
+	uint64_t extent[SF_DIMS_MAX], last[SF_DIMS_MAX],
+		begin = 0, end = sf_region_volume(region, lo, hi) * c->elem;
+
+	for (unsigned d = 0; d < region->ndim; d++) {
+		extent[d] = hi[d] - lo[d];
+		last[d] = hi[d] - 1;
+	}
+	if (c->head && sf_region_element(region, lo) == region->first)
+		begin = c->head;
+	if (c->tail && sf_region_element(region, last) + 1 == region->end)
+		end -= c->tail;
+	return copy_box(c, lo, extent, begin, end);
+}
+
+static int copy_boxes(struct copies *c, struct sf_error *err)
+{
+	SF_CLEANUP(sf_left_release) struct sf_left left = { .ndim = c->region->ndim };
+	const struct sf_tensor *t = c->region->t;
+	struct earlier earlier = { c, &left };
+	int r = sf_region_meet(c->region, c->number, sf_left_add, &left);
+
+	if (r < 0 || !sf_left_n(&left))
+		return r;
+	sf_tensor_chunk(t, c->number, c->chunk);
+	r = find_strides(c, err);
+	if (r >= 0 && t->flags & SF_TENSOR_OVERLAP)
+		r = sf_order_query(t, c->region->first, c->region->end, take_chunk, &earlier);
+	for (size_t i = 0; i < sf_left_n(&left) && r >= 0; i++)
+		r = copy_left(c, sf_left_lo(&left, i), sf_left_hi(&left, i));
+	return r;
+}
+
+static int plan_pieces(struct copies *c, struct sf_pieces *pieces, uint32_t item,
+                       struct sf_error *err)
+{
+	const struct sf_region *region = c->region;
+	const struct sf_key *k = &c->ckpt->key[region->t->key];
+	bool run = !region->lo && !(region->t->flags & SF_TENSOR_OVERLAP);
+	struct sf_chunk chunk;
 	int r;
 
-	memcpy(extent, range->chunk.extent, ndim * sizeof(*extent));
-	memcpy(origin, range->chunk.origin, ndim * sizeof(*origin));
-	extent[ndim] = elem;
-	origin[ndim] = 0;
-	c->origin = origin;
-	r = sf_box_cut(extent, ndim + 1, range->from, range->to, each, c);
-	c->origin = NULL;
-	return r;
-}
-
-static int take_out_chunk(void *arg, uint32_t chunk)
-{
-	struct earlier *e = arg;
-	struct sf_box_range range;
-
-	if (chunk >= e->chunk || !e->cut->left.now.n ||
-	    !sf_box_range(e->t, chunk, e->elem, e->off, e->end, &range))
+	c->chunk = &chunk;
+	c->emit.pieces = pieces;
+	c->emit.n0 = pieces->n;
+	c->emit.like.item = item;
+	c->emit.like.kind = sf_piece_kind_of(c->layout);
+	r = run ? copy_run(c, err) : copy_boxes(c, err);
+	if (r >= 0)
 		return 0;
-	return cut_chunk(&range, e->t->ndim, e->elem, e->cut, take_out);
-}
-
-static int emit_left(struct sf_emit *e, const struct sf_tensor *t, const struct sf_box_range *range,
-                     uint64_t elem, const uint64_t *stride, uint64_t off, const struct sf_left *l)
-{
-	const struct sf_chunk *c = &range->chunk;
-	int r = 0;
-
-	for (size_t i = 0; i < l->now.n && r >= 0; i += 2 * l->ndim) {
-		uint64_t lo[DIMS], hi[DIMS], b0, b1;
-		struct sf_geometry g;
-
-		for (unsigned d = 0; d < t->ndim; d++) {
-			lo[d] = l->now.at[i + d] - c->origin[d];
-			hi[d] = l->now.at[i + l->ndim + d] - c->origin[d];
-		}
-		b0 = l->now.at[i + t->ndim];
-		b1 = l->now.at[i + l->ndim + t->ndim];
-		make_geometry(t, c, elem, stride, lo, hi, &g);
-		g.src0 -= c->part_off * elem;
-		g.dst0 -= off;
-		uint64_t volume = 1;
-		for (unsigned d = 0; d < g.ndim; d++)
-			volume *= g.extent[d];
-		if (b1 - b0 == elem)
-			r = sf_emit_range(e, &g, 0, volume);
-		else /* part of an element: the box is one element wide there */
-			r = sf_emit_range(e, &g, b0, b1);
-	}
-	return r;
-}
-
-static int pieces_of_overlap(struct sf_emit *e, const struct sf_tensor *t, uint32_t chunk,
-                             const struct sf_box_range *range, uint64_t elem,
-                             const uint64_t *stride, uint64_t off, uint64_t end)
-{
-	struct cut cut = { .left.ndim = t->ndim + 1u };
-	struct earlier earlier = { t, elem, off, end, chunk, &cut };
-	int r = cut_chunk(range, t->ndim, elem, &cut, add_left);
-
-	if (r >= 0)
-		r = sf_order_query(t, off / elem, (end - 1) / elem + 1, take_out_chunk, &earlier);
-	if (r >= 0)
-		r = emit_left(e, t, range, elem, stride, off, &cut.left);
-	sf_left_release(&cut.left);
-	return r;
+	pieces->n = c->emit.n0;
+	if (r == -E2BIG)
+		return sf_fail(err, r,
+		               "tensor '%.*s': elements %" PRIu64 " to %" PRIu64
+		               " take more than %u copies from chunk %u",
+		               (int)SF_MIN(k->len, 200u), k->name, region->first, region->end,
+		               SF_PIECES_MAX, c->number);
+	return r == -ENOMEM ? sf_fail(err, r, "tensor '%.*s': no memory to plan a read",
+	                              (int)SF_MIN(k->len, 200u), k->name)
+	                    : r;
 }
 
 int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
@@ -146,11 +158,9 @@ int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32
                    struct sf_pieces *pieces, struct sf_error *err)
 {
 	const struct sf_key *k = &ckpt->key[t->key];
-	uint64_t elem = sf_dtype_info(t->dtype)->bytes, stride[SF_DIMS_MAX], end;
-	struct sf_emit e = { .pieces = pieces, .n0 = pieces->n };
-	struct sf_box_range range;
-	struct sf_geometry g;
-	int r;
+	uint64_t elem = sf_dtype_info(t->dtype)->bytes, src[SF_DIMS_MAX], dst[SF_DIMS_MAX], end,
+		 dense = elem;
+	struct sf_region range;
 
 	if (!sf_add(off, len, &end) || end > t->bytes || chunk >= t->nchunks)
 		return sf_fail(
@@ -158,30 +168,42 @@ int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32
 			"tensor '%.*s': chunk %u, bytes %llu to %llu asked of %llu in %u chunks",
 			(int)SF_MIN(k->len, 200u), k->name, chunk, (unsigned long long)off,
 			(unsigned long long)end, (unsigned long long)t->bytes, t->nchunks);
-	if (!len || !sf_box_range(t, chunk, elem, off, end, &range))
+	if (!len)
 		return 0;
-	r = sf_item_strides(ckpt, t, &range.chunk, elem, layout, stride, err);
-	if (r < 0)
-		return r;
-	e.like.item = item;
-	e.like.kind = sf_piece_kind_of(layout);
-	if (t->flags & SF_TENSOR_OVERLAP) {
-		r = pieces_of_overlap(&e, t, chunk, &range, elem, stride, off, end);
-	} else {
-		make_geometry(t, &range.chunk, elem, stride, NULL, NULL, &g);
-		g.src0 -= range.chunk.part_off * elem;
-		g.dst0 -= off;
-		r = sf_emit_range(&e, &g, range.from, range.to);
+	range = sf_region_range(t, off / elem, (end - 1) / elem + 1);
+	for (unsigned d = t->ndim; d-- > 0; dense *= t->shape[d])
+		dst[d] = dense;
+	struct copies c = { .ckpt = ckpt,
+		            .region = &range,
+		            .layout = layout,
+		            .number = chunk,
+		            .elem = elem,
+		            .head = off - range.first * elem,
+		            .tail = range.end * elem - end,
+		            .src = src,
+		            .dst = dst,
+		            .dst0 = -off };
+	return plan_pieces(&c, pieces, item, err);
+}
+
+int sf_plan_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
+                       const struct sf_item_layout *layout, const uint64_t *lo, const uint64_t *hi,
+                       const int64_t *dst_stride, uint32_t item, struct sf_pieces *pieces,
+                       struct sf_error *err)
+{
+	const struct sf_region box = sf_region_box(t, lo, hi);
+	uint64_t src[SF_DIMS_MAX], dst[SF_DIMS_MAX];
+	struct copies c = { .ckpt = ckpt,
+		            .region = &box,
+		            .layout = layout,
+		            .number = chunk,
+		            .elem = sf_dtype_info(t->dtype)->bytes,
+		            .src = src,
+		            .dst = dst };
+
+	for (unsigned d = 0; d < t->ndim; d++) {
+		dst[d] = (uint64_t)dst_stride[d];
+		c.dst0 -= lo[d] * dst[d];
 	}
-	if (r >= 0)
-		return 0;
-	pieces->n = e.n0;
-	if (r == -E2BIG)
-		return sf_fail(
-			err, r,
-			"tensor '%.*s': bytes %llu to %llu of chunk %u take more than %u copies",
-			(int)SF_MIN(k->len, 200u), k->name, (unsigned long long)off,
-			(unsigned long long)end, chunk, SF_PIECES_MAX);
-	return sf_fail(err, r, "tensor '%.*s': no memory to plan a read", (int)SF_MIN(k->len, 200u),
-	               k->name);
+	return plan_pieces(&c, pieces, item, err);
 }
