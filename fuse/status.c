@@ -316,19 +316,20 @@ static void print_cache_disk(const struct cJSON *c)
 /* What of far files came from disk. */
 static void print_cache(const struct mount *m)
 {
-	static const char *const names[] = { "hits", "hit_bytes", "misses", "fetched_requests",
-		                             "fetched_bytes" };
+	static const char *const names[] = { "asked_bytes", "hit_bytes",        "hits",
+		                             "misses",      "fetched_requests", "fetched_bytes" };
 	const struct cJSON *c;
 	uint64_t v[SF_ARRAY_LEN(names)] = { 0 };
-	char size[2][32];
+	char size[3][32];
 
 	if (!m->counters || sf_json_get_obj(m->counters, "cache", &c, NULL) < 0)
 		return;
 	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++)
 		sf_json_get_u64(c, names[i], &v[i], NULL);
-	printf("%-10s  %" PRIu64 " hits (%s), %" PRIu64 " misses, %" PRIu64 " fetched (%s)\n",
-	       "cache", v[0], sf_human_size(v[1], size[0]), v[2], v[3],
-	       sf_human_size(v[4], size[1]));
+	printf("%-10s  %s asked, %s of it kept here (%" PRIu64 " hits, %" PRIu64
+	       " misses), %s fetched in %" PRIu64 " requests\n",
+	       "cache", sf_human_size(v[0], size[0]), sf_human_size(v[1], size[1]), v[2], v[3],
+	       sf_human_size(v[5], size[2]), v[4]);
 	print_cache_disk(c);
 }
 

@@ -9,6 +9,7 @@ TESTS_UNIT = \
 	%D%/unit/test_budget \
 	%D%/unit/test_buf \
 	%D%/unit/test_cache \
+	%D%/unit/test_cache_counts \
 	%D%/unit/test_cache_dir \
 	%D%/unit/test_cache_drop \
 	%D%/unit/test_cache_map \

@@ -58,21 +58,22 @@ void sf_cache_unref(struct sf_cache *c)
 	free(c);
 }
 
-void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes)
+void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes, uint64_t missed)
 {
 	struct sf_counters *n = &c->io->counters;
 
 	atomic_fetch_add_explicit(hit ? &n->cache_hits : &n->cache_misses, 1, memory_order_relaxed);
-	if (hit)
-		atomic_fetch_add_explicit(&n->cache_hit_bytes, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&n->cache_asked_bytes, bytes, memory_order_relaxed);
+	atomic_fetch_add_explicit(&n->cache_hit_bytes, bytes - missed, memory_order_relaxed);
 }
 
-void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes)
+void sf_cache_count_fetched(struct sf_cache *c, enum sf_fetch_kind kind, uint64_t bytes)
 {
 	struct sf_counters *n = &c->io->counters;
 
 	atomic_fetch_add_explicit(&n->cache_fetched_requests, 1, memory_order_relaxed);
 	atomic_fetch_add_explicit(&n->cache_fetched_bytes, bytes, memory_order_relaxed);
+	sf_count_fetched(c->io, kind, bytes);
 }
 
 int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cache **ret,

@@ -108,8 +108,9 @@ void sf_cache_read_only(struct sf_cache *c);     /* its files are */
 void sf_cache_recount(struct sf_cache *c);
 /* Looks how much is there: waits for the disk only where it has less free than the floor. */
 void sf_cache_keep_begin(struct sf_cache *c);
-void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes); /* a read of so many bytes */
-void sf_cache_count_fetched(struct sf_cache *c, uint64_t bytes);
+/* A read of so many bytes, for which something was fetched or nothing; @missed: those of its bytes. */
+void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes, uint64_t missed);
+void sf_cache_count_fetched(struct sf_cache *c, enum sf_fetch_kind kind, uint64_t bytes);
 struct sf_io *sf_cache_io(struct sf_cache *c);
 struct sf_cache *sf_cache_ref(struct sf_cache *c);
 

@@ -50,7 +50,8 @@ struct sf_cache_read {
 	unsigned pending; /* of them, and who starts them */
 	int r;            /* what failed first; its message is in req->err */
 	bool canceled, without, fetched;
-	bool forwarded; /* the request is the inner source's */
+	uint64_t missed; /* bytes of the request that were fetched for it */
+	bool forwarded;  /* the request is the inner source's */
 };
 
 static struct sf_source *inner_of(const struct sf_cache_read *q)
@@ -197,7 +198,7 @@ static bool prepare(struct run *run)
 	run->io.iov = &run->iov;
 	run->io.niov = 1;
 	run->io.kind = q->req->kind;
-	run->io.ahead = true; /* it is counted as ours */
+	run->io.ahead = true; /* counted when it has come */
 	return true;
 }
 
@@ -206,6 +207,16 @@ static void drop(struct run *run)
 	sf_pages_release(&run->pages);
 	sf_budget_give(sf_cache_io(run->q->o->cache)->budget, SF_BUDGET_FETCH, run->len);
 	free(run);
+}
+
+/* How much of what the reader wants is in it. */
+static uint64_t wanted(const struct run *run)
+{
+	const struct sf_io_req *req = run->q->req;
+	uint64_t first = SF_MAX(run->io.off, req->off),
+		 end = SF_MIN(run->io.off + run->len, req->off + req->len);
+
+	return end - first;
 }
 
 /* A run has come, or failed. Returns whether it was the last thing that its read waited for. */
@@ -217,7 +228,7 @@ static bool run_ended(struct run *run, int r)
 	int w;
 
 	if (r >= 0) {
-		sf_cache_count_fetched(cache, run->len);
+		sf_cache_count_fetched(cache, run->io.kind, run->len);
 		w = sf_cache_file_store(q->c->file, run->first, run->pages.at, run->len);
 		kept = w >= 0;
 		if (!kept)
@@ -234,6 +245,8 @@ static bool run_ended(struct run *run, int r)
 		q->req->err = run->io.err;
 	}
 	q->without |= r >= 0 && !kept;
+	if (r >= 0)
+		q->missed += wanted(run);
 	for (struct run **at = &q->out; *at; at = &(*at)->next)
 		if (*at == run) {
 			*at = run->next;
@@ -339,8 +352,8 @@ static int forwarded_ended(struct sf_io_hook *hook, struct sf_io_req *req, int r
 	struct sf_cache_read *q = sf_container_of(hook, struct sf_cache_read, hook);
 
 	if (r >= 0)
-		sf_cache_count_fetched(q->o->cache, req->len);
-	sf_cache_count(q->o->cache, false, req->len);
+		sf_cache_count_fetched(q->o->cache, req->kind, req->len);
+	sf_cache_count(q->o->cache, false, req->len, req->len);
 	pthread_mutex_lock(&q->o->m);
 	unlink_locked(q);
 	q->forwarded = false;
@@ -382,7 +395,7 @@ static void copy_out(struct sf_cache_read *q)
 		forward(q);
 		return;
 	}
-	sf_cache_count(q->o->cache, !q->fetched, req->len);
+	sf_cache_count(q->o->cache, !q->fetched, req->len, q->missed);
 	finish(q, 0);
 }
 
@@ -434,6 +447,10 @@ void sf_cache_submit(struct sf_source *src, struct sf_cache_object *o, struct sf
 	struct sf_cache_read *q = req->len ? calloc(1, sizeof(*q)) : NULL;
 
 	if (!q) {
+		if (req->len) {
+			sf_cache_count_fetched(o->cache, req->kind, req->len);
+			sf_cache_count(o->cache, false, req->len, req->len);
+		}
 		sf_filter_submit(src, req);
 		return;
 	}

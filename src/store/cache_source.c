@@ -31,7 +31,7 @@ static struct sf_blocks *there(struct sf_source *src, uint64_t off, uint64_t len
 
 static void count_hit(struct sf_source *src, uint64_t len)
 {
-	sf_cache_count(((struct cache_source *)src)->o->cache, true, len);
+	sf_cache_count(((struct cache_source *)src)->o->cache, true, len, 0);
 }
 
 static int cache_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
@@ -100,6 +100,7 @@ static const struct sf_source_ops cache_ops = {
 	.submit = cache_submit,
 	.cancel = cache_cancel,
 	.free = cache_free,
+	.counts = true,
 	.on_pool = true,
 };
 

@@ -73,6 +73,7 @@ void sf_filter_init(struct sf_filter *f, const struct sf_source_ops *own, struct
 	f->ops.submit = own->submit ? own->submit : sf_filter_submit;
 	f->ops.check = own->check ? own->check : forward_check;
 	f->ops.free = own->free ? own->free : sf_filter_free;
+	f->ops.counts |= in->counts;
 	if (!own->lend && in->lend)
 		f->ops.lend = forward_lend;
 	if (!own->unlend && in->unlend)

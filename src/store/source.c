@@ -93,13 +93,19 @@ static void trace(const struct sf_source *src, const char *how, uint64_t off, ui
 	sf_buf_release(&line);
 }
 
+void sf_count_fetched(struct sf_io *io, enum sf_fetch_kind kind, uint64_t bytes)
+{
+	struct sf_counters *c = &io->counters;
+
+	atomic_fetch_add_explicit(&c->fetched_requests[kind], 1, memory_order_relaxed);
+	atomic_fetch_add_explicit(&c->fetched_bytes[kind], bytes, memory_order_relaxed);
+}
+
 static void count(const struct sf_source *src, const char *how, uint64_t off, uint64_t len,
                   enum sf_fetch_kind kind)
 {
-	struct sf_counters *c = &src->io->counters;
-
-	atomic_fetch_add_explicit(&c->fetched_requests[kind], 1, memory_order_relaxed);
-	atomic_fetch_add_explicit(&c->fetched_bytes[kind], len, memory_order_relaxed);
+	if (!src->ops->counts)
+		sf_count_fetched(src->io, kind, len);
 	if (__builtin_expect(src->io->trace_fd >= 0, 0))
 		trace(src, how, off, len, kind);
 }

@@ -69,6 +69,9 @@ struct sf_source_ops {
 	 * reply goes out. */
 	int (*check)(struct sf_source *src, struct sf_error *err);
 	void (*free)(struct sf_source *src);
+	/* It counts what it fetches itself: what it gives need not have been fetched. So it is of
+	 * filters around it. */
+	bool counts;
 	bool on_pool; /* requests end in tasks of io->pool: what waited goes on right there */
 };
 /* How a source wants to be asked. A file wants requests that a core copies in no time, a server few
@@ -126,6 +129,8 @@ int sf_source_read(struct sf_source *src, uint64_t off, void *buf, uint64_t len,
 int sf_source_check(struct sf_source *src, struct sf_error *err);
 /* Does it have these bytes? 0 or -EBADMSG: what the calls above check themselves. */
 int sf_source_inside(const struct sf_source *src, uint64_t off, uint64_t len, struct sf_error *err);
+/* For sources that count: a request of so many bytes was made. */
+void sf_count_fetched(struct sf_io *io, enum sf_fetch_kind kind, uint64_t bytes);
 /* A whole small object in memory (≤ @limit, else -E2BIG); *ret is malloc'ed, NUL behind. */
 int sf_source_read_all(struct sf_source *src, uint64_t limit, enum sf_fetch_kind kind,
                        uint8_t **ret, uint64_t *ret_len, struct sf_error *err);

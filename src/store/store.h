@@ -45,15 +45,17 @@ enum sf_fetch_kind {
 };
 struct sf_counters {
 	_Atomic uint64_t read_requests, read_bytes; /* what clients asked of virtual files */
-	/* what was read from sources for it */
+	/* what was fetched for it: read from stored files here, asked of a server there. What came
+	 * out of the block cache was not. */
 	_Atomic uint64_t fetched_requests[SF_FETCH_NKINDS], fetched_bytes[SF_FETCH_NKINDS];
 	/* reads that failed; -ESTALE among them; reads that had to wait */
 	_Atomic uint64_t errors, stale, parked;
 	_Atomic uint64_t retried; /* requests to servers that were made again: something failed */
-	/* Of the block cache, where there is one: reads that it answered, and their bytes; reads
-	 * for which something had to be fetched; what was fetched for them */
+	/* Of the block cache, where there is one: reads that it answered, and those for which
+	 * something had to be fetched; the bytes of both, and those that it had; what was fetched
+	 * for the others, in whole blocks */
 	_Atomic bool cached;
-	_Atomic uint64_t cache_hits, cache_hit_bytes, cache_misses;
+	_Atomic uint64_t cache_hits, cache_misses, cache_asked_bytes, cache_hit_bytes;
 	_Atomic uint64_t cache_fetched_requests, cache_fetched_bytes;
 	/* requests that were slow and made a second time, their bytes (not counted above); those
 	 * of them that were first */

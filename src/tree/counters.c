@@ -73,11 +73,12 @@ static void put_cache(struct sf_buf *b, const struct sf_counters *c,
 	if (!atomic_load_explicit(&c->cached, memory_order_relaxed))
 		return;
 	sf_buf_printf(b,
-	              " \"cache\": {\"hits\": %" PRIu64 ", \"hit_bytes\": %" PRIu64
-	              ", \"misses\": %" PRIu64 ", \"fetched_requests\": %" PRIu64
-	              ", \"fetched_bytes\": %" PRIu64,
-	              load(&c->cache_hits), load(&c->cache_hit_bytes), load(&c->cache_misses),
-	              load(&c->cache_fetched_requests), load(&c->cache_fetched_bytes));
+	              " \"cache\": {\"hits\": %" PRIu64 ", \"misses\": %" PRIu64
+	              ", \"asked_bytes\": %" PRIu64 ", \"hit_bytes\": %" PRIu64
+	              ", \"fetched_requests\": %" PRIu64 ", \"fetched_bytes\": %" PRIu64,
+	              load(&c->cache_hits), load(&c->cache_misses), load(&c->cache_asked_bytes),
+	              load(&c->cache_hit_bytes), load(&c->cache_fetched_requests),
+	              load(&c->cache_fetched_bytes));
 	if (disk)
 		put_cache_disk(b, disk);
 	sf_buf_str(b, "},\n");
@@ -162,9 +163,10 @@ static void put_cache_metrics(struct sf_buf *b, const struct sf_counters *c,
 		return;
 	put_metric(b, "cache_hits", "Reads of remote files that the cache answered.",
 	           &c->cache_hits);
-	put_metric(b, "cache_hit_bytes", "Bytes of them.", &c->cache_hit_bytes);
 	put_metric(b, "cache_misses", "Reads of remote files that had to fetch.", &c->cache_misses);
-	put_metric(b, "cache_fetched_requests", "Requests to servers for them.",
+	put_metric(b, "cache_asked_bytes", "Bytes of both.", &c->cache_asked_bytes);
+	put_metric(b, "cache_hit_bytes", "Bytes of them that the cache had.", &c->cache_hit_bytes);
+	put_metric(b, "cache_fetched_requests", "Requests to servers for the others.",
 	           &c->cache_fetched_requests);
 	put_metric(b, "cache_fetched_bytes", "Bytes of those requests.", &c->cache_fetched_bytes);
 	if (!disk)
@@ -184,13 +186,14 @@ int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_s
 
 	put_metric(&b, "read_requests", "Reads of virtual files.", &c->read_requests);
 	put_metric(&b, "read_bytes", "Bytes of virtual files that were read.", &c->read_bytes);
-	put_metric_kinds(&b, "fetched_requests", "Reads of stored files.", c->fetched_requests);
+	put_metric_kinds(&b, "fetched_requests",
+	                 "Reads of stored files, requests to servers.",
+	                 c->fetched_requests);
 	put_metric(&b, "hedged_requests", "Requests that were slow and made a second time.",
 	           &c->hedged_requests);
 	put_metric(&b, "hedged_bytes", "Bytes of them.", &c->hedged_bytes);
 	put_metric(&b, "hedged_won", "Second requests that were answered first.", &c->hedged_won);
-	put_metric_kinds(&b, "fetched_bytes", "Bytes of stored files that were read.",
-	                 c->fetched_bytes);
+	put_metric_kinds(&b, "fetched_bytes", "Bytes of them.", c->fetched_bytes);
 	put_metric(&b, "errors", "Reads that failed.", &c->errors);
 	put_metric(&b, "stale", "Reads that failed because a stored file changed.", &c->stale);
 	put_metric(&b, "parked", "Reads that had to wait for a store.", &c->parked);

@@ -114,11 +114,24 @@ def in_a_mount(d):
         c = counters(m)["cache"]
         check("counters.json has the cache", c["misses"] > 0 and c["fetched_bytes"] > 0, c)
         r = run("status", m)
-        check("status says it", re.search(r"^cache +\d+ hits \(.*\), \d+ misses, \d+ fetched", r.stdout, re.M), r.stdout)
+        check("status says it", re.search(r"^cache +.*B asked, .*B of it kept here \(\d+ hits, \d+ misses\), .*B fetched in \d+ requests$", r.stdout, re.M), r.stdout)
     with Mount(URL, f"cache_dir={d}/m") as m:
         open(f"{m}/shards/.metadata", "rb").read()
         c = counters(m)["cache"]
         check("the next mount finds it", c["hits"] > 0 and c["misses"] == 0, c)
+        want = run("cat", f"{DATA}/{CASE}", "checkpoint.safetensors", text=False).stdout
+        first = open(f"{m}/checkpoint.safetensors", "rb").read()
+    before = server.bytes
+    with Mount(URL, f"cache_dir={d}/m") as m:
+        check("and the one after that all of it", open(f"{m}/checkpoint.safetensors", "rb").read() == first == want and server.bytes == before)
+        c = counters(m)
+        check("which it says was asked and kept, and not fetched",
+              c["cache"]["asked_bytes"] == c["cache"]["hit_bytes"] > 0 and c["cache"]["fetched_bytes"] == 0 and not any(c["fetched_bytes"].values()) and
+              not any(c["fetched_requests"].values()), c)
+        text = open(f"{m}/.shardfuse/metrics").read()
+        check("metrics too", 'fetched_bytes_total{kind="tensor"} 0\n' in text and f"shardfuse_cache_asked_bytes_total {c['cache']['asked_bytes']}\n" in text, text)
+        r = run("status", m)
+        check("and status", re.search(r"^cache .* 0 B fetched in 0 requests$", r.stdout, re.M) and re.search(r"^fetched .*tensor 0 \(0 B\)", r.stdout, re.M), r.stdout)
     with Mount(f"{DATA}/{CASE}") as m:
         check("a local one has no cache", "cache" not in counters(m))
 

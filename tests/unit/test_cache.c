@@ -41,7 +41,9 @@ START_TEST(a_read_fetches_the_blocks_under_it_once)
 	ck_assert_uint_eq(w.io.counters.cache_fetched_bytes, CW_BYTES);
 	ck_assert_uint_eq(w.io.counters.cache_misses, 4);
 	ck_assert_uint_eq(w.io.counters.cache_hits, 3);
-	ck_assert_uint_eq(w.io.counters.cache_hit_bytes, B + 1 + CW_BYTES - 2);
+	/* whole reads, a byte beside one that was missing, all but the missing blocks */
+	ck_assert_uint_eq(w.io.counters.cache_hit_bytes,
+	                  B + 1 + CW_BYTES - 2 + 1 + 2 * B + CW_BYTES % B);
 	sf_source_unref(src);
 	cw_end(&w);
 

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/json.h"
+#include "base/mem.h"
 #include "tests/lib/sf_test.h"
 #include "tree/tree.h"
 
@@ -12,8 +13,9 @@ static const struct sf_budget_stat memory = { .limit = 10 };
 
 START_TEST(the_cache_is_told_of_where_there_is_one)
 {
-	static const char *const names[] = { "hits", "hit_bytes", "misses", "fetched_requests",
-		                             "fetched_bytes" };
+	static const char *const names[] = { "hits",          "hit_bytes",
+		                             "misses",        "fetched_requests",
+		                             "fetched_bytes", "asked_bytes" };
 	const struct cJSON *root, *cache;
 	struct sf_json *json;
 	char *text;
@@ -24,11 +26,12 @@ START_TEST(the_cache_is_told_of_where_there_is_one)
 	c.cache_misses = 3;
 	c.cache_fetched_requests = 4;
 	c.cache_fetched_bytes = 5;
+	c.cache_asked_bytes = 6;
 	ck_assert_int_eq(sf_counters_json(&c, &memory, NULL, &text), 0);
 	ck_assert_int_eq(sf_json_parse(text, strlen(text), &json, NULL), 0);
 	root = sf_json_root(json);
 	ck_assert_int_eq(sf_json_get_obj(root, "cache", &cache, NULL) >= 0, _i);
-	for (uint64_t i = 0, v; _i && i < 5; i++) {
+	for (uint64_t i = 0, v; _i && i < SF_ARRAY_LEN(names); i++) {
 		ck_assert_int_eq(sf_json_get_u64(cache, names[i], &v, NULL), 0);
 		ck_assert_uint_eq(v, i + 1);
 	}
