@@ -338,6 +338,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/complete.c \
 	%D%/cli/complete_names.c \
 	%D%/cli/put_damage.c \
+	%D%/cli/doctor_advice.c \
 	%D%/cli/doctor_cache.c \
 	%D%/cli/doctor_mount.c \
 	%D%/cli/doctor_source.c \

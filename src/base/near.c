@@ -56,3 +56,12 @@ unsigned sf_edits_allowed(size_t len)
 {
 	return len < 3 ? 0 : len < 6 ? 1 : len < 12 ? 2 : 3;
 }
+
+bool sf_is_near(const char *a, size_t a_len, const char *b, size_t b_len)
+{
+	unsigned allowed = sf_edits_allowed(a_len);
+
+	return a_len && b_len &&
+	       (sf_edits(a, a_len, b, b_len, allowed) <= allowed ||
+	        strncmp(a, b, a_len < b_len ? a_len : b_len) == 0);
+}

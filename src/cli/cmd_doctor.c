@@ -59,8 +59,11 @@ static void say(struct report *r, const char *what, enum state state, const char
 		printf("%-8s %-18s ", words[state], what);
 		sf_put_name(stdout, found, strlen(found));
 		putchar('\n');
-		if (state != OK)
-			printf("%-27s -> %s\n", "", remedy);
+		if (state != OK) { /* names that a server or a directory has are in some */
+			printf("%-27s -> ", "");
+			sf_put_name(stdout, remedy, strlen(remedy));
+			putchar('\n');
+		}
 	}
 	r->n++;
 	r->bad += state == BAD;

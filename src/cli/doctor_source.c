@@ -2,6 +2,7 @@
 #include <string.h>
 #include "base/mem.h"
 #include "catalog/catalog.h"
+#include "cli/doctor_advice.h"
 #include "cli/doctor_source.h"
 #include "format/format.h"
 
@@ -25,15 +26,20 @@ static bool try_it(const struct sf_session_options *opt, struct sf_io *io, const
 {
 	struct sf_session_options o = *opt;
 	struct sf_error err = SF_ERROR_INIT;
+	SF_FREE char *remedy = NULL;
 	struct sf_session s;
+	bool opened;
+	int r;
 
 	o.io = io;
-	if (sf_session_open(&s, &o, source, &err) < 0) {
-		sf_probe_say(
-			p, SF_PROBE_BAD, "checkpoint",
-			"SOURCE is the directory with the checkpoint's own files: one level up "
-			"or down?",
-			"%s", err.msg);
+	r = sf_session_store(&s, &o, source, &err);
+	opened = r >= 0;
+	if (opened)
+		r = sf_session_load(&s, &err);
+	if (r < 0) {
+		remedy = sf_doctor_advice(source, opened, r, err.msg);
+		sf_probe_say(p, SF_PROBE_BAD, opened ? "checkpoint" : "source", remedy, "%s",
+		             err.msg);
 		return false;
 	}
 	sf_probe_say(p, SF_PROBE_OK, "checkpoint", NULL, "%u keys in %u files", s.ckpt->nkeys,

@@ -83,17 +83,38 @@ static int see_near(void *arg, const struct sf_bucket_entry *e)
 	struct near *near = arg;
 	const char *name = e->key + near->base_len;
 	size_t len = e->key_len - near->base_len - (e->is_prefix ? 1 : 0);
-	unsigned allowed = sf_edits_allowed(near->len);
 
 	near->all++;
 	/* step900 for step9000, and what was misspelt */
-	if (near->n < NEAR_MOST && len &&
-	    (sf_edits(near->name, near->len, name, len, allowed) <= allowed ||
-	     strncmp(name, near->name, SF_MIN(len, near->len)) == 0)) {
+	if (near->n < NEAR_MOST && sf_is_near(near->name, near->len, name, len)) {
 		sf_buf_printf(&near->found, "%s%.*s%s", near->n++ ? ", " : "",
 		              (int)SF_MIN(len, (size_t)200), name, e->is_prefix ? "/" : "");
 	}
 	return 0;
+}
+
+/* Is the prefix, without its '/', an object's name? Then that is told. */
+static bool say_object(const struct sf_bucket_probe *p)
+{
+	size_t len = strlen(p->prefix), dir = len ? len - 1 : 0;
+	SF_FREE char *key = strndup(p->prefix, dir), *remedy = NULL;
+
+	if (!key || !*key || !p->ops->has(p->s, key))
+		return false;
+	while (dir && key[dir - 1] != '/')
+		dir--;
+	while (dir && key[dir - 1] == '/')
+		dir--;
+	/* @source ends in that name, as it was given */
+	size_t given = strlen(p->s->source);
+	while (given && p->s->source[given - 1] == '/')
+		given--;
+	if (asprintf(&remedy, "SOURCE is the directory that it lies in: %.*s",
+	             (int)(given - (len - 1) + dir), p->s->source) < 0)
+		remedy = NULL;
+	sf_probe_say(p->to, SF_PROBE_BAD, "prefix", remedy,
+	             "'%.300s' is an object of the bucket, not a directory", key);
+	return true;
 }
 
 /* The longest beginning of the prefix that has something below it, and what is there. */
@@ -186,7 +207,8 @@ bool sf_bucket_probe(const struct sf_bucket_probe *p)
 	}
 	sf_probe_say(p->to, SF_PROBE_OK, "listing", NULL, "the bucket may be listed");
 	if (!first.any) {
-		say_missing(p);
+		if (!say_object(p))
+			say_missing(p);
 		return false;
 	}
 	return !*first.key || say_read(p, &first);

@@ -125,6 +125,14 @@ void sf_probe_failed(const struct sf_probe *p, const char *url, int r, const str
 			"(HF_TOKEN), or a URL with its key in the query; 403 may also be a file "
 			"that is not there",
 			"%s", err->msg);
+	else if (r == -ENOTSUP)
+		sf_probe_say(
+			p, SF_PROBE_BAD, "ranges",
+			"the server has to send parts of files as they are stored: curl -s -r 0-0 "
+			"-D- -o /dev/null URL/FILE shows 206, Content-Range and no "
+			"Content-Encoding where it does, as nginx, Apache, Caddy and buckets do "
+			"(python -m http.server does not)",
+			"%s", err->msg);
 	else
 		sf_probe_say(p, SF_PROBE_BAD, "server", "check the URL: curl -I URL", "%s",
 		             err->msg);

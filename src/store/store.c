@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "base/mem.h"
+#include "base/near.h"
 #include "store/hedge.h"
 #include "store/cache.h"
 #include "store/probe.h"
@@ -60,6 +61,27 @@ static size_t scheme_of(const char *source, size_t len)
 	return i;
 }
 
+const char *sf_store_scheme(size_t i)
+{
+	return i < SF_ARRAY_LEN(schemes) ? schemes[i].scheme : NULL;
+}
+
+const char *sf_store_near_scheme(const char *source, size_t len)
+{
+	unsigned best = sf_edits_allowed(len) + 1;
+	const char *near = NULL;
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(schemes); i++) {
+		const char *s = schemes[i].scheme;
+		unsigned n = sf_edits(source, len, s, strlen(s), best - 1);
+		if (n < best) {
+			best = n;
+			near = s;
+		}
+	}
+	return near;
+}
+
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                   struct sf_store **ret, struct sf_error *err)
 {
@@ -99,7 +121,8 @@ bool sf_store_probe(struct sf_io *io, const char *source, const struct sf_store_
 	struct sf_store *s;
 	bool fine;
 
-	if (!len || i == SF_ARRAY_LEN(schemes))
+	/* what opens these says what is wrong */
+	if (!len || i == SF_ARRAY_LEN(schemes) || schemes[i].open == open_file_url)
 		return true;
 	if (schemes[i].open(io, source, opt, &s, &err) < 0) {
 		sf_probe_say(p, SF_PROBE_BAD, "source",

@@ -174,6 +174,10 @@ struct sf_store {
  */
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                   struct sf_store **ret, struct sf_error *err);
+/* The schemes of URLs, one after the other; NULL: no more. */
+const char *sf_store_scheme(size_t i);
+/* That which the first @len bytes of @source, which are none, may mean; NULL: none is near. */
+const char *sf_store_near_scheme(const char *source, size_t len);
 static inline void sf_store_free(struct sf_store *s) /* NULL is fine */
 {
 	if (s)

@@ -400,6 +400,15 @@ static void http_free(struct sf_store *s)
 
 /* ---- what is wrong with it ---- */
 
+static bool names_file(const char *source, const char *const *names)
+{
+	const char *last = strrchr(source, '/') + 1; /* it has "://" */
+
+	while (*names && strcmp(*names, last) != 0)
+		names++;
+	return *names || sf_has_suffix(last, ".distcp") || sf_has_suffix(last, ".safetensors");
+}
+
 static bool http_probe(struct sf_store *s, const struct sf_probe *to)
 {
 	struct http_store *h = (struct http_store *)s;
@@ -434,6 +443,11 @@ static bool http_probe(struct sf_store *s, const struct sf_probe *to)
 	}
 	if (r == -ENOENT && why.msg[0])
 		sf_probe_failed(to, h->base, -EACCES, &why);
+	else if (r == -ENOENT && names_file(s->source, to->names))
+		sf_probe_say(to, SF_PROBE_BAD, "files",
+		             "SOURCE is the URL without its last part: the directory of the files",
+		             "'%s' is named as a file of a checkpoint is, not its directory",
+		             s->source);
 	else if (r == -ENOENT)
 		sf_probe_say(to, SF_PROBE_BAD, "files",
 		             "the URL names the directory of the files, not a page about it (of a "

@@ -126,6 +126,7 @@ def prefixes():
     wrong("a misspelt prefix", "gs://bkt/runs/step900", "prefix", "'step900' in runs/", "step9000/")
     wrong("a misspelt beginning", "gs://bkt/rnus/step9000", "prefix", "'rnus' in the bucket", "runs/")
     wrong("a prefix that is like nothing", "gs://bkt/quite/another", "prefix", "'quite' in the bucket", "gcloud storage ls")
+    wrong("a file of the checkpoint", "gs://bkt/runs/step9000/.metadata", "prefix", "is an object", "lies in: gs://bkt/runs/step9000")
     wrong("a prefix without a checkpoint", "gs://bkt/logs", "checkpoint", "not a checkpoint")
     first = [True]
 

@@ -89,7 +89,7 @@ def fine():
     r = run("doctor", ROOT)
     check("a directory", r.returncode == 0 and "checkpoint" in r.stdout, r.stdout)
     r = run("doctor", "/no/such")
-    check("no directory", r.returncode == 1 and "wrong    checkpoint" in r.stdout, r.stdout)
+    check("no directory", r.returncode == 1 and "wrong    source" in r.stdout, r.stdout)
 
 
 def refused():
@@ -127,6 +127,8 @@ def prefixes():
     wrong("a misspelt prefix", "s3://b/runs/step900", "prefix", "'step900' in runs/", "step9000/")
     wrong("a misspelt beginning", "s3://b/rnus/step9000", "prefix", "'rnus' in the bucket", "runs/")
     wrong("a prefix that is like nothing", "s3://b/quite/another", "prefix", "'quite' in the bucket", "aws s3 ls")
+    for slash in ("", "/"):
+        wrong("a file of the checkpoint", "s3://b/runs/step9000/.metadata" + slash, "prefix", "is an object", "SOURCE is the directory that it lies in: s3://b/runs/step9000")
     wrong("a prefix without a checkpoint", "s3://b/logs", "checkpoint", "not a checkpoint")
 
 
@@ -158,6 +160,7 @@ def web():
     check("userinfo: it is told that there is one", c["credentials"][1] == "userinfo of the URL", c)
     c = doctor("a hub", URL + "/d", {"HF_ENDPOINT": URL, "HF_TOKEN": "hf_HUSH"})
     check("a hub: its token", "HF_TOKEN" in c["credentials"][1], c)
+    wrong("a file of the checkpoint", URL + "/d/.metadata", "files", "named as a file", "without its last part")
     wrong("nothing there", URL + "/nowhere", "files", ".metadata", "resolve/REV")
     server.broken = lambda h, path: h.answer(401)
     wrong("a password is wanted", URL + "/d", "permission", "401", "HF_TOKEN")
@@ -166,7 +169,7 @@ def web():
     server.broken = lambda h, path: h.answer(200, "<html>", Content_Type="text/html")
     wrong("a page", URL + "/d", "server", "web page")
     server.broken = lambda h, path: h.command == "GET" and h.answer(200, b"x" * 100)
-    wrong("no ranges", URL + "/d", "server", "Range")
+    wrong("no ranges", URL + "/d", "ranges", "ignores Range", "curl -s -r 0-0")
     server.broken = lambda h, path: h.answer(302, Location=h.path)
     wrong("redirects without end", URL + "/d", "endpoint", "redirect")
     server.broken = None

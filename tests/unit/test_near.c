@@ -69,6 +69,28 @@ START_TEST(edits_are_the_tables_within_the_limit)
 }
 END_TEST
 
+START_TEST(who_misspells_or_stops_early_is_near)
+{
+	static const struct {
+		const char *a, *b;
+		bool near;
+	} t[] = {
+		{ "step9000", "stpe9000", true },
+		{ "step900", "step9000", true },
+		{ "step9000", "step9", true },
+		{ "step9000", "logs", false },
+		{ "", "logs", false },
+		{ "logs", "", false },
+		{ "ab", "ac", false },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(t); i++)
+		ck_assert_msg(sf_is_near(t[i].a, strlen(t[i].a), t[i].b, strlen(t[i].b)) ==
+		                      t[i].near,
+		              "%zu", i);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("near");
@@ -76,6 +98,7 @@ int main(void)
 
 	tcase_add_test(tc, edits_of_words);
 	tcase_add_test(tc, edits_are_the_tables_within_the_limit);
+	tcase_add_test(tc, who_misspells_or_stops_early_is_near);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
