@@ -9,10 +9,14 @@ TESTS_UNIT = \
 	%D%/unit/test_budget \
 	%D%/unit/test_buf \
 	%D%/unit/test_cache \
+	%D%/unit/test_cache_at_once \
 	%D%/unit/test_cache_counts \
 	%D%/unit/test_cache_dir \
 	%D%/unit/test_cache_drop \
+	%D%/unit/test_cache_lend \
 	%D%/unit/test_cache_map \
+	%D%/unit/test_cache_no_room \
+	%D%/unit/test_cache_on_disk \
 	%D%/unit/test_cache_room \
 	%D%/unit/test_cache_sweep \
 	%D%/unit/test_catalog \
@@ -383,4 +387,4 @@ EXTRA_DIST += %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/dcp
 EXTRA_DIST += %D%/unit/value_json_cases.h %D%/fuse/slots_world.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
 EXTRA_DIST += %D%/lib/aws_world.h %D%/lib/sigv4_check.h %D%/lib/fault_campaign.h
 EXTRA_DIST += %D%/lib/zstd_items.h
-EXTRA_DIST += %D%/lib/cache_world.h
+EXTRA_DIST += %D%/lib/cache_asked.h %D%/lib/cache_world.h
