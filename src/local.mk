@@ -20,6 +20,7 @@ SF_SOURCES_BASE = \
 	%D%/base/map.c \
 	%D%/base/mountinfo.c \
 	%D%/base/near.c \
+	%D%/base/page_pool.c \
 	%D%/base/pages.c \
 	%D%/base/path.c \
 	%D%/base/quote.c \

@@ -72,6 +72,7 @@ TESTS_UNIT = \
 	%D%/unit/test_fd_budget \
 	%D%/unit/test_options \
 	%D%/unit/test_out_list \
+	%D%/unit/test_page_pool \
 	%D%/unit/test_pages \
 	%D%/unit/test_path \
 	%D%/unit/test_pickle_read \

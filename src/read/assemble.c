@@ -310,7 +310,7 @@ static void cast_part(struct sf_op *op, const struct sf_part *part)
 {
 	enum sf_dtype from = op->r->ckpt->tensor[part->index].dtype, to = part->cast;
 	uint64_t a = sf_dtype_info(from)->bytes, b = sf_dtype_info(to)->bytes, n;
-	const uint8_t *src = op->cast_buf + part->cast_at;
+	const uint8_t *src = op->cast.at + part->cast_at;
 	uint8_t *dst = op->dst + part->dst, one[16];
 	uint64_t left = part->len;
 

@@ -89,18 +89,16 @@ void sf_op_set_kind(struct sf_op *op, enum sf_budget_kind kind)
 	op->kind = kind;
 }
 
-static void free_buffer(struct sf_op *op, uint8_t **buf, size_t *cap)
+static void free_buffer(struct sf_op *op, struct sf_pages *p)
 {
-	free(*buf);
-	op->holds -= *cap;
-	*buf = NULL;
-	*cap = 0;
+	op->holds -= p->len;
+	sf_page_pool_give(&op->io->pages, p);
 }
 
 void sf_op_free_buffers(struct sf_op *op)
 {
-	free_buffer(op, &op->buf, &op->buf_cap);
-	free_buffer(op, &op->cast_buf, &op->cast_cap);
+	free_buffer(op, &op->buf);
+	free_buffer(op, &op->cast);
 }
 
 uint64_t sf_op_rounded(uint64_t len)
@@ -108,26 +106,36 @@ uint64_t sf_op_rounded(uint64_t len)
 	return len > UINT64_MAX - ROUND ? len : (len + ROUND) & ~ROUND;
 }
 
-static uint8_t *buffer(struct sf_op *op, uint64_t len, uint8_t **buf, size_t *cap)
+/* What reads are cut to is kept with its op; what is larger is pages that others may have next. */
+static int allocate(struct sf_op *op, uint64_t len, struct sf_pages *ret)
 {
-	uint64_t want = sf_op_rounded(len);
 	void *p;
 
-	if (*cap >= len)
-		return *buf;
-	free_buffer(op, buf, cap);
-	if (want < len || want > SIZE_MAX || !charge(op, want) ||
-	    posix_memalign(&p, 4096, want) != 0)
+	if (len > SF_OP_BUF_KEPT)
+		return sf_page_pool_take(&op->io->pages, len, ret);
+	if (posix_memalign(&p, 4096, len) != 0)
+		return -ENOMEM;
+	*ret = (struct sf_pages){ .at = p, .len = len };
+	return 0;
+}
+
+static uint8_t *buffer(struct sf_op *op, uint64_t len, struct sf_pages *p)
+{
+	uint64_t want = sf_op_rounded(len);
+
+	if (p->len >= len && p->at)
+		return p->at;
+	free_buffer(op, p);
+	if (want < len || want > SIZE_MAX || !charge(op, want) || allocate(op, want, p) < 0)
 		return NULL;
-	op->holds += want;
-	*cap = want;
-	return *buf = p;
+	sf_op_holds(op, (int64_t)p->len);
+	return p->at;
 }
 
 uint8_t *sf_op_dst(struct sf_op *op)
 {
 	if (!op->dst)
-		op->dst = op->caller ? op->caller : buffer(op, op->len, &op->buf, &op->buf_cap);
+		op->dst = op->caller ? op->caller : buffer(op, op->len, &op->buf);
 	return op->dst;
 }
 
@@ -148,5 +156,5 @@ int sf_op_leave_caller(struct sf_op *op)
 
 uint8_t *sf_op_cast_buf(struct sf_op *op)
 {
-	return buffer(op, op->parts.cast_bytes, &op->cast_buf, &op->cast_cap);
+	return buffer(op, op->parts.cast_bytes, &op->cast);
 }

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <stddef.h>
+#include <string.h>
 
 #include "base/mem.h"
 #include "read/op.h"
@@ -100,11 +101,11 @@ const uint8_t *sf_op_ahead(const struct sf_op *op, const struct sf_op_item *item
 		return NULL;
 	if (at < item->head_len) {
 		*ret_len = item->head_len - at;
-		return op->head + item->head_at + at;
+		return op->head.at + item->head_at + at;
 	}
 	if (at >= item->ahead_off && at - item->ahead_off < item->ahead_len) {
 		*ret_len = item->ahead_len - (at - item->ahead_off);
-		return op->head + item->ahead_at + (at - item->ahead_off);
+		return op->head.at + item->ahead_at + (at - item->ahead_off);
 	}
 	return NULL;
 }
@@ -117,8 +118,8 @@ static int no_memory(struct sf_op *op, size_t n)
 /* Places in op->head behind what is there. *ret: how many items want their header. */
 static int place_headers(struct sf_op *op, size_t *ret)
 {
-	uint64_t bytes = op->head_cap;
-	uint8_t *head;
+	uint64_t bytes = op->head_bytes;
+	struct sf_pages head;
 	size_t n = 0;
 
 	for (uint32_t i = 0; i < op->items.n; i++) {
@@ -146,19 +147,21 @@ static int place_headers(struct sf_op *op, size_t *ret)
 	*ret = n;
 	if (!n)
 		return 0;
-	head = realloc(op->head, bytes);
-	if (!head)
+	if (sf_page_pool_take(&op->io->pages, bytes, &head) < 0)
 		return no_memory(op, n);
-	sf_op_holds(op, (int64_t)(bytes - op->head_cap));
+	if (op->head_bytes)
+		memcpy(head.at, op->head.at, op->head_bytes);
+	sf_op_holds(op, (int64_t)head.len - (int64_t)op->head.len);
+	sf_page_pool_give(&op->io->pages, &op->head);
 	op->head = head;
-	op->head_cap = bytes;
+	op->head_bytes = bytes;
 	return 0;
 }
 
 /* Headers of the items whose layout is not known, neighbours in one request. */
 int sf_op_ask_headers(struct sf_op *op)
 {
-	const uint64_t there = op->head_cap; /* what is at or behind it is to be fetched */
+	const uint64_t there = op->head_bytes; /* what is at or behind it is to be fetched */
 	size_t n = 0;
 	int r = place_headers(op, &n);
 
@@ -191,8 +194,8 @@ int sf_op_ask_headers(struct sf_op *op)
 				return no_memory(op, n);
 		}
 		if (sf_coalesce(&op->co, &hints, op->items.at[i].source, i,
-		                hints.head_guess ? SF_FETCH_TENSOR : SF_FETCH_HEADER, 0, op->head,
-		                op->pieces.at, op->pieces.n) < 0)
+		                hints.head_guess ? SF_FETCH_TENSOR : SF_FETCH_HEADER, 0,
+		                op->head.at, op->pieces.at, op->pieces.n) < 0)
 			return no_memory(op, n);
 	}
 	if (sf_coalesce_finish(&op->co) < 0)
@@ -233,8 +236,8 @@ int sf_op_parse_headers(struct sf_op *op)
 
 		if (!wants_header(item))
 			continue;
-		r = sf_torch_item_head(op->head + item->head_at, item->head_len, item->len, &head,
-		                       &need, &op->err);
+		r = sf_torch_item_head(op->head.at + item->head_at, item->head_len, item->len,
+		                       &head, &need, &op->err);
 		if (r == 0) {
 			r = sf_op_publish(op, item, &head);
 		} else if (r == -EAGAIN && need > item->head_len && need <= item->len &&

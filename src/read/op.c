@@ -9,8 +9,7 @@
 
 #define FREE_OPS 32 /* of all readers together; their buffers, an eighth of the budget at most: */
 #define KEEP_ALL (UINT64_C(64) << 20)
-#define KEEP_BUF (8u << 20) /* a larger buffer is not kept for the next read */
-#define KEEP_ELEMS 65536    /* nor is a longer array */
+#define KEEP_ELEMS 65536 /* nor is a longer array */
 
 void sf_op_let_batch_go(struct sf_op *op)
 {
@@ -27,8 +26,8 @@ void sf_op_let_batch_go(struct sf_op *op)
 	op->items.n = op->sources.n = 0;
 	op->last_source = 0;
 	sf_op_give_files(op);
-	free(op->head);
-	sf_op_holds(op, -(int64_t)op->head_cap);
+	sf_op_holds(op, -(int64_t)op->head.len);
+	sf_page_pool_give(&op->io->pages, &op->head);
 	sf_op_slow_free(op);
 	free(op->opens);
 	if (op->waits) { /* whoever cancels it now must not find them */
@@ -37,8 +36,7 @@ void sf_op_let_batch_go(struct sf_op *op)
 		pthread_mutex_unlock(&op->m);
 	}
 	free(op->waits);
-	op->head = NULL;
-	op->head_cap = 0;
+	op->head_bytes = 0;
 	op->opens = NULL;
 	op->waits = NULL;
 }
@@ -72,7 +70,7 @@ static void reset(struct sf_op *op)
 	op->dst = op->caller = NULL;
 	op->lease0 = 0;
 	op->rd = NULL;
-	if (op->buf_cap + op->cast_cap > KEEP_BUF ||
+	if (op->buf.len + op->cast.len > SF_OP_BUF_KEPT ||
 	    (op->kind != SF_BUDGET_BUFFER && op->kind != SF_BUDGET_AHEAD))
 		sf_op_free_buffers(op);
 	sf_op_set_kind(op, SF_BUDGET_BUFFER);
@@ -101,10 +99,10 @@ static uint64_t buffers_of(const struct sf_op *op)
 
 	if (!op->parts.list.n)
 		return 0;
-	if (!op->dst && op->buf_cap < op->len)
-		want += sf_op_rounded(op->len) - op->buf_cap;
-	if (op->cast_cap < cast)
-		want += sf_op_rounded(cast) - op->cast_cap;
+	if (!op->dst && op->buf.len < op->len)
+		want += sf_op_rounded(op->len) - op->buf.len;
+	if (op->cast.len < cast)
+		want += sf_op_rounded(cast) - op->cast.len;
 	return want;
 }
 

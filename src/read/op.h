@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include "base/buf.h"
 #include "base/deadline.h"
+#include "base/pages.h"
 #include "read/coalesce.h"
 #include "read/item_cache.h"
 #include "read/layout.h"
@@ -35,7 +36,7 @@ struct sf_part {
 	uint32_t index;
 	uint64_t dst, len;     /* bytes of the read */
 	uint64_t off, n;       /* bytes of what is stored; with a cast whole elements around them */
-	uint64_t cast_at;      /* where those n bytes are in op->cast_buf */
+	uint64_t cast_at;      /* where those n bytes are in op->cast */
 	struct sf_source *src; /* SF_PART_SOURCE: a reference */
 	uint8_t *place;        /* SF_PART_BOX: where its first element goes, the caller's memory */
 	size_t box;            /* its numbers, in op->boxes */
@@ -202,12 +203,11 @@ struct sf_op {
 	                    parked; NULL: nothing has been put there */
 	uint8_t *caller; /* the caller's buffer, until it is parked; NULL: there is none */
 	/* own memory (buffer.c), kept for the next read */
-	enum sf_budget_kind kind; /* what it is charged as */
-	uint64_t holds, charged;  /* bytes: there; taken from the budget, never less */
-	uint8_t *buf, *cast_buf;
-	size_t buf_cap, cast_cap;
-	uint64_t scratch; /* bytes of co's scratch memory that are counted in holds */
-	bool no_room;     /* it may not wait, and there was no room for a buffer */
+	enum sf_budget_kind kind;  /* what it is charged as */
+	uint64_t holds, charged;   /* bytes: there; taken from the budget, never less */
+	struct sf_pages buf, cast; /* kept for the next read where they are small */
+	uint64_t scratch;          /* bytes of co's scratch memory that are counted in holds */
+	bool no_room;              /* it may not wait, and there was no room for a buffer */
 	struct sf_budget_wait buffers;
 	struct sf_task go_on;
 
@@ -238,8 +238,8 @@ struct sf_op {
 	struct sf_pieces pieces;
 	struct sf_coalesce co;
 	_Atomic size_t io_at; /* of co.ranges: the next one to ask for */
-	uint8_t *head;
-	uint64_t head_cap;
+	struct sf_pages head;
+	uint64_t head_bytes; /* in use */
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
 	struct sf_op_slow *slow; /* slow_headers.c; NULL: no item needs that */
@@ -331,6 +331,8 @@ uint8_t *sf_op_dst(struct sf_op *op); /* NULL: no memory, or no_room */
 uint8_t *sf_op_cast_buf(struct sf_op *op);
 /* what is in the caller's buffer moves to its own; -ENOMEM */
 int sf_op_leave_caller(struct sf_op *op);
+#define SF_OP_BUF_KEPT \
+	(2u << 20) /* bytes of buffers that stay with an op: a kernel asks for 1 MiB */
 uint64_t sf_op_rounded(uint64_t len);             /* bytes that a buffer of @len takes */
 void sf_op_holds(struct sf_op *op, int64_t more); /* bytes more than it did, or fewer */
 void sf_op_settle(struct sf_op *op);              /* gives back what was taken and is not held */

@@ -74,7 +74,7 @@ static int begin_searches(struct sf_op *op)
 		s->arena = (struct sf_arena){ .limit = SF_LAYOUT_PART_MAX };
 		s->item = slow->next++;
 		item = &op->items.at[s->item];
-		r = sf_torch_zip_begin(item->len, op->head + item->head_at, item->head_len,
+		r = sf_torch_zip_begin(item->len, op->head.at + item->head_at, item->head_len,
 		                       &sf_layout_options, &s->arena, &s->zip, &op->err);
 		if (r < 0)
 			return sf_op_fail_at(op, item, r);

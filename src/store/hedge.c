@@ -139,7 +139,7 @@ static void fire(struct sf_deadline *d)
 			                        .kind = p->req->kind,
 			                        .ahead = true, /* not counted as fetched */
 			                        .done = second_done };
-		p->flying = take_memory(p) && sf_hedge_times_spend(&store->times);
+		p->flying = sf_hedge_times_spend(&store->times) && take_memory(p);
 	}
 	if (p->flying) {
 		p->iov = (struct iovec){ p->pages.at, p->second.len };

@@ -22,9 +22,11 @@
  */
 
 #define THREADS_MOST 4
-#define FLYING_MOST 32            /* requests of a thread under way, and its connections */
-#define SPARE_MOST 8              /* handles that a thread keeps for the next requests */
-#define BUFFER_BYTES (256L << 10) /* what one recv may bring: CPU time falls up to here */
+#define FLYING_MOST 32 /* requests of a thread under way, and its connections */
+#define SPARE_MOST 8   /* handles that a thread keeps for the next requests */
+/* What one recv may bring: CPU time falls up to here. libcurl allocates it for each transfer; it stays below what our malloc maps anew
+ * (SF_PAGES_MIN), pages that the kernel clears one by one. */
+#define BUFFER_BYTES (240L << 10)
 #define HEADERS_MAX (64 << 10)
 #define CONNECT_MS 5000L
 #define IDLE_S 20L /* an object store closes idle connections after a few seconds */

@@ -72,8 +72,10 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 	r = sf_io_set_open(io, open_default(), err);
 	if (r >= 0)
 		r = sf_budget_new(MEMORY_DEFAULT, &io->budget, err);
-	if (r >= 0)
+	if (r >= 0) {
+		sf_page_pool_init(&io->pages, io->budget);
 		r = sf_deadlines_new(&io->deadlines, err);
+	}
 	if (r >= 0)
 		r = sf_thread_pool_new(threads, &io->pool, err);
 	if (r >= 0)
@@ -95,6 +97,7 @@ void sf_io_release(struct sf_io *io)
 	sf_outages_free(io);
 	if (io->open_files) /* it was made: once */
 		pthread_mutex_destroy(&io->reading.m);
+	sf_page_pool_release(&io->pages);
 	sf_budget_free(io->budget);
 	sf_open_files_free(io->open_files);
 	sf_fd_budget_free(io->fd_budget);

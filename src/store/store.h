@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/budget.h"
 #include "base/log.h"
+#include "base/page_pool.h"
 #include "store/store_options.h"
 
 struct sf_source;
@@ -94,6 +95,7 @@ struct sf_io {
 	_Atomic bool cache_refused;     /* the user's directory cannot be used: it was said */
 	struct sf_deadlines *deadlines; /* of reads that wait */
 	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
+	struct sf_page_pool pages;      /* of large buffers that nobody has */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */
 	unsigned retry_ms; /* what is waited at first for a server that fails, at most; 0: 200 */
 	struct sf_outage *_Atomic outages; /* outage.h: servers that failed; NULL: none did */

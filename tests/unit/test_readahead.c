@@ -72,7 +72,7 @@ static uint64_t held(void)
 	struct sf_budget_stat s;
 
 	sf_budget_stat(io.budget, &s);
-	return s.held;
+	return s.held - io.pages.locked.bytes;
 }
 
 static void end(void)
