@@ -226,6 +226,32 @@ static void cell(struct sf_buf *out, const struct mount *m, int column)
 		sf_buf_byte(out, '-');
 }
 
+/* A line for each server that it waits for. */
+static void print_away(const struct mount *m, const char *name)
+{
+	const struct cJSON *list, *one = NULL;
+	const char *server, *why;
+	uint64_t s, waiting;
+
+	if (!m->counters || sf_json_get_arr(m->counters, "away", &list, NULL) < 0)
+		return;
+	while ((one = sf_json_next(list, one))) {
+		struct sf_buf b = { 0 };
+		if (sf_json_get_str(one, "server", &server, NULL) < 0 ||
+		    sf_json_get_str(one, "error", &why, NULL) < 0 ||
+		    sf_json_get_u64(one, "for_s", &s, NULL) < 0 ||
+		    sf_json_get_u64(one, "waiting", &waiting, NULL) < 0)
+			continue;
+		sf_escape_text(&b, server, strlen(server));
+		sf_buf_str(&b, " does not answer, for ");
+		put_uptime(&b, s);
+		sf_buf_printf(&b, "; %" PRIu64 " requests wait: ", waiting);
+		sf_escape_text(&b, why, strlen(why));
+		printf("%-10s  %s\n", name, sf_buf_cstr(&b));
+		sf_buf_release(&b);
+	}
+}
+
 /* A line each. What a mount that does not answer has instead takes the place of its numbers. */
 static void print_table(const struct mounts *l)
 {
@@ -260,6 +286,13 @@ static void print_table(const struct mounts *l)
 		}
 		putchar('\n');
 	}
+	for (size_t i = 0; i < l->n; i++) {
+		struct sf_buf b = { 0 };
+		sf_escape_text(&b, l->at[i].target, strlen(l->at[i].target));
+		sf_buf_byte(&b, ':');
+		print_away(&l->at[i], sf_buf_cstr(&b));
+		sf_buf_release(&b);
+	}
 }
 
 /* One that was asked for: a line a fact. */
@@ -286,8 +319,10 @@ static void print_one(const struct mount *m)
 		printf("%s%s %" PRIu64 " (%s)", sep, sf_json_name(kind), n,
 		       sf_human_size(size, text));
 	}
-	printf("\n%-10s  %" PRIu64 ", %" PRIu64 " of them stale\n", "errors", number(m, "errors"),
-	       number(m, "stale"));
+	printf("\n%-10s  %" PRIu64 ", %" PRIu64 " of them stale; %" PRIu64
+	       " requests were made again\n",
+	       "errors", number(m, "errors"), number(m, "stale"), number(m, "retried"));
+	print_away(m, "waiting");
 }
 
 /* Where it is, how full, and whether it takes more. */

@@ -342,9 +342,9 @@ void sf_outage_look(struct sf_outage *o, struct sf_outage_look *ret)
 
 /* ---- the servers of a process ---- */
 
-struct sf_outage *sf_outage_first(const struct sf_io *io)
+struct sf_outage *sf_outage_first(const struct sf_counters *c)
 {
-	return atomic_load_explicit(&io->outages, memory_order_acquire);
+	return atomic_load_explicit(&c->outages, memory_order_acquire);
 }
 
 struct sf_outage *sf_outage_next(const struct sf_outage *o)
@@ -361,15 +361,15 @@ struct sf_outage *sf_outage_of(struct sf_io *io, const char *url)
 
 	n += strcspn(url + n, "/?#");
 	pthread_mutex_lock(&one);
-	for (o = sf_outage_first(io); o; o = o->next)
+	for (o = sf_outage_first(&io->counters); o; o = o->next)
 		if (strlen(o->server) == n && memcmp(o->server, url, n) == 0)
 			break;
 	if (!o && (o = calloc(1, sizeof(*o) + n + 1))) {
 		o->io = io;
 		memcpy(o->server, url, n);
 		pthread_mutex_init(&o->locked.m, NULL);
-		o->next = sf_outage_first(io);
-		atomic_store_explicit(&io->outages, o, memory_order_release);
+		o->next = sf_outage_first(&io->counters);
+		atomic_store_explicit(&io->counters.outages, o, memory_order_release);
 	}
 	pthread_mutex_unlock(&one);
 	return o;
@@ -377,10 +377,10 @@ struct sf_outage *sf_outage_of(struct sf_io *io, const char *url)
 
 void sf_outages_free(struct sf_io *io)
 {
-	for (struct sf_outage *o = sf_outage_first(io), *next; o; o = next) {
+	for (struct sf_outage *o = sf_outage_first(&io->counters), *next; o; o = next) {
 		next = o->next;
 		pthread_mutex_destroy(&o->locked.m);
 		free(o);
 	}
-	io->outages = NULL;
+	io->counters.outages = NULL;
 }

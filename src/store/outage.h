@@ -7,6 +7,7 @@
 #include "base/error.h"
 
 struct sf_io;
+struct sf_counters;
 
 /*
  * One server's ("https://host:port"), of all stores of a process. While requests fail now and then
@@ -80,7 +81,7 @@ struct sf_outage_look {
 		waits; /* since its last answer; requests that were tried in vain and wait */
 	char why[SF_ERROR_MAX];
 };
-struct sf_outage *sf_outage_first(const struct sf_io *io);
+struct sf_outage *sf_outage_first(const struct sf_counters *c); /* NULL: none failed so far */
 struct sf_outage *sf_outage_next(const struct sf_outage *o);
 void sf_outage_look(struct sf_outage *o, struct sf_outage_look *ret);
 void sf_outages_free(struct sf_io *io);

@@ -52,6 +52,7 @@ struct sf_counters {
 	/* reads that failed; -ESTALE among them; reads that had to wait */
 	_Atomic uint64_t errors, stale, parked;
 	_Atomic uint64_t retried; /* requests to servers that were made again: something failed */
+	struct sf_outage *_Atomic outages; /* outage.h: servers that failed; NULL: none did */
 	/* Of the block cache, where there is one: reads that it answered, and those for which
 	 * something had to be fetched; the bytes of both, and those that it had; what was fetched
 	 * for the others, in whole blocks */
@@ -98,7 +99,6 @@ struct sf_io {
 	struct sf_page_pool pages;      /* of large buffers that nobody has */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */
 	unsigned retry_ms; /* what is waited at first for a server that fails, at most; 0: 200 */
-	struct sf_outage *_Atomic outages; /* outage.h: servers that failed; NULL: none did */
 	/* what a read may wait for memory, which its deadline does not count; 0: ten times
 	 * timeout_ms, at least ten minutes */
 	unsigned turn_ms;

@@ -8,6 +8,7 @@
 
 #include "base/buf.h"
 #include "base/path.h"
+#include "store/outage.h"
 #include "tree/tree.h"
 
 static const char *const kinds[SF_FETCH_NKINDS] = { "metadata", "header", "object", "tensor" };
@@ -84,6 +85,28 @@ static void put_cache(struct sf_buf *b, const struct sf_counters *c,
 	sf_buf_str(b, "},\n");
 }
 
+/* Servers that do not answer, and how many requests wait for them. */
+static void put_away(struct sf_buf *b, const struct sf_counters *c)
+{
+	const char *sep = " \"away\": [";
+	struct sf_outage_look look;
+
+	for (struct sf_outage *o = sf_outage_first(c); o; o = sf_outage_next(o)) {
+		sf_outage_look(o, &look);
+		if (!look.away)
+			continue;
+		sf_buf_printf(b, "%s{\"server\": ", sep);
+		sf_escape_json(b, look.server, strlen(look.server));
+		sf_buf_printf(b, ", \"for_s\": %" PRIu64 ", \"waiting\": %" PRIu64 ", \"error\": ",
+		              look.for_s, look.waits);
+		sf_escape_json(b, look.why, strlen(look.why));
+		sf_buf_byte(b, '}');
+		sep = ", ";
+	}
+	if (*sep == ',')
+		sf_buf_str(b, "],\n");
+}
+
 static void put_prefetch(struct sf_buf *b, const struct sf_counters *c)
 {
 	uint64_t total = load(&c->prefetch_total);
@@ -116,6 +139,8 @@ int sf_counters_json(const struct sf_counters *c, const struct sf_budget_stat *m
 	put_kinds(&b, "fetched_requests", c->fetched_requests);
 	put_kinds(&b, "fetched_bytes", c->fetched_bytes);
 	put_hedged(&b, c);
+	sf_buf_printf(&b, " \"retried\": %" PRIu64 ",\n", load(&c->retried));
+	put_away(&b, c);
 	sf_buf_printf(&b,
 	              " \"errors\": %" PRIu64 ",\n \"stale\": %" PRIu64 ",\n \"parked\": %" PRIu64
 	              ",\n",
@@ -156,6 +181,20 @@ static void put_gauge(struct sf_buf *b, const char *name, const char *help, uint
 		name, help, name, name, value);
 }
 
+static void put_away_metrics(struct sf_buf *b, const struct sf_counters *c)
+{
+	struct sf_outage_look look;
+	uint64_t away = 0, waits = 0;
+
+	for (struct sf_outage *o = sf_outage_first(c); o; o = sf_outage_next(o)) {
+		sf_outage_look(o, &look);
+		away += look.away;
+		waits += look.away ? look.waits : 0;
+	}
+	put_gauge(b, "servers_away", "Servers that do not answer.", away);
+	put_gauge(b, "requests_waiting", "Requests that wait for them.", waits);
+}
+
 static void put_cache_metrics(struct sf_buf *b, const struct sf_counters *c,
                               const struct sf_cache_state *disk)
 {
@@ -186,14 +225,16 @@ int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_s
 
 	put_metric(&b, "read_requests", "Reads of virtual files.", &c->read_requests);
 	put_metric(&b, "read_bytes", "Bytes of virtual files that were read.", &c->read_bytes);
-	put_metric_kinds(&b, "fetched_requests",
-	                 "Reads of stored files, requests to servers.",
+	put_metric_kinds(&b, "fetched_requests", "Reads of stored files, requests to servers.",
 	                 c->fetched_requests);
 	put_metric(&b, "hedged_requests", "Requests that were slow and made a second time.",
 	           &c->hedged_requests);
 	put_metric(&b, "hedged_bytes", "Bytes of them.", &c->hedged_bytes);
 	put_metric(&b, "hedged_won", "Second requests that were answered first.", &c->hedged_won);
 	put_metric_kinds(&b, "fetched_bytes", "Bytes of them.", c->fetched_bytes);
+	put_metric(&b, "retried_requests", "Requests to servers that were made again.",
+	           &c->retried);
+	put_away_metrics(&b, c);
 	put_metric(&b, "errors", "Reads that failed.", &c->errors);
 	put_metric(&b, "stale", "Reads that failed because a stored file changed.", &c->stale);
 	put_metric(&b, "parked", "Reads that had to wait for a store.", &c->parked);

@@ -218,7 +218,7 @@ START_TEST(one_asks_whether_it_is_back)
 	while (w->met < before + 20)
 		usleep(1000);
 	ck_assert_uint_eq(w->server.most, 1);
-	sf_outage_look(sf_outage_first(&w->io), &look);
+	sf_outage_look(sf_outage_first(&w->io.counters), &look);
 	ck_assert(look.away);
 	ck_assert_uint_eq(look.waits, MANY);
 	ck_assert_str_eq(look.server, w->server.url);
@@ -231,7 +231,7 @@ START_TEST(one_asks_whether_it_is_back)
 	wait_for(MANY);
 	for (unsigned i = 0; i < MANY; i++)
 		ck_assert_int_eq(v->req[i].r, i % 2 ? 0 : -ECANCELED);
-	sf_outage_look(sf_outage_first(&w->io), &look);
+	sf_outage_look(sf_outage_first(&w->io.counters), &look);
 	ck_assert(!look.away);
 	ck_assert_uint_eq(look.waits, 0);
 	free(v);
