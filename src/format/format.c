@@ -215,6 +215,19 @@ static int look_for_names(struct sf_store *store, struct listing *l, struct sf_e
 	return store->ops->look(store, all, n, add_file, l, err);
 }
 
+/* A server that repeats itself has left out something else. In a directory that changes while it is
+ * read, a name may come twice. */
+static int check_once(const struct sf_store *store, const struct listing *l, struct sf_error *err)
+{
+	for (size_t i = 1; i < l->files.n; i++)
+		if (strcmp(l->files.at[i - 1].name, l->files.at[i].name) == 0)
+			return sf_fail(err, -EBADMSG,
+			               "'%s': listing: the server repeats itself: '%s' was sent "
+			               "twice",
+			               store->source, l->files.at[i].name);
+	return 0;
+}
+
 static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
 {
 	int r = store->ops->look ? look_for_names(store, l, err)
@@ -228,6 +241,8 @@ static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
 		        l->files.n);
 	if (r >= 0 && l->files.n)
 		qsort(l->files.at, l->files.n, sizeof(*l->files.at), sf_objinfo_compare);
+	if (r >= 0 && store->far && !store->ops->look)
+		r = check_once(store, l, err);
 	return r;
 }
 

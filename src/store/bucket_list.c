@@ -18,22 +18,49 @@ void sf_bucket_pager_release(struct sf_bucket_pager *p)
 	p->nseen = p->seen_cap = 0;
 }
 
+static uint64_t hash_of(const char *what, const char *s)
+{
+	return sf_hash(s, strlen(s)) ^ (uint8_t)*what;
+}
+
+static bool was_seen(const struct sf_bucket_pager *p, uint64_t h)
+{
+	size_t i = 0;
+
+	while (i < p->nseen && p->seen[i] != h)
+		i++;
+	return i < p->nseen;
+}
+
 int sf_bucket_pager_not_again(struct sf_bucket_pager *p, const char *what, const char *s,
                               struct sf_error *err)
 {
-	uint64_t h = sf_hash(s, strlen(s)) ^ (uint8_t)*what;
+	uint64_t h = hash_of(what, s);
 
-	for (size_t i = 0; i < p->nseen; i++)
-		if (p->seen[i] == h)
-			return sf_fail(err, -EBADMSG,
-			               "listing: the server repeats itself: %s '%.200s' was sent "
-			               "before (page %u)",
-			               what, s, p->pages);
+	if (was_seen(p, h))
+		return sf_fail(err, -EBADMSG,
+		               "listing: the server repeats itself: %s '%.200s' was sent before "
+		               "(page %u)",
+		               what, s, p->pages);
 	if (p->nseen == p->seen_cap &&
 	    sf_vec_grow((void **)&p->seen, &p->seen_cap, p->nseen + 1, sizeof(*p->seen)) < 0)
 		return sf_fail(err, -ENOMEM, "listing: no memory");
 	p->seen[p->nseen++] = h;
 	return 0;
+}
+
+int sf_bucket_pager_asked(struct sf_bucket_pager *p, const char *token, struct sf_error *err)
+{
+	bool right = p->token && strcmp(token, p->token) == 0;
+
+	if (right)
+		p->echoes = true;
+	if (right || (!p->echoes && !was_seen(p, hash_of("token", token))))
+		return 0;
+	return sf_fail(err, -EBADMSG,
+	               "listing: page %u was asked for by token '%.100s', the answer is that to "
+	               "'%.100s'",
+	               p->pages + 1, p->token ? p->token : "", token);
 }
 
 int sf_bucket_pager_turn(struct sf_bucket_pager *p, const char *token, struct sf_error *err)

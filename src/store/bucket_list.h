@@ -41,6 +41,7 @@ struct sf_bucket_pager {
 	uint64_t entries; /* told so far */
 	uint64_t entries_before;
 	unsigned empty; /* pages in a row that had none */
+	bool echoes;    /* a page has told by which token it was asked for */
 };
 void sf_bucket_pager_release(struct sf_bucket_pager *p);
 
@@ -51,6 +52,9 @@ void sf_bucket_pager_release(struct sf_bucket_pager *p);
  * below it. */
 int sf_bucket_pager_not_again(struct sf_bucket_pager *p, const char *what, const char *s,
                               struct sf_error *err);
+/* A page tells by which token it was asked for: -EBADMSG where that was an earlier page's, or, of a
+ * server that has told it right before, another than p->token. */
+int sf_bucket_pager_asked(struct sf_bucket_pager *p, const char *token, struct sf_error *err);
 /* A page is there, whose next has @token (NULL: it is the last): -E2BIG one too many, -EBADMSG as
  * above. p->token is the reader's to set. */
 int sf_bucket_pager_turn(struct sf_bucket_pager *p, const char *token, struct sf_error *err);

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -37,8 +38,11 @@ struct page {
 	void *arg;
 	struct sf_error *err;
 	bool listing; /* the second time */
-	bool url_coded, truncated, object_seen;
+	bool url_coded, truncated, says_truncated, object_seen;
+	uint64_t objects, prefixes; /* that it has */
+	uint64_t count;             /* and that it says it has; UINT64_MAX: it does not say */
 	char *token;
+	char *prefix, *asked; /* what it says that it answers: Prefix, ContinuationToken; NULL */
 	struct sf_buf key, text;
 };
 
@@ -141,21 +145,41 @@ static int take_prefix(struct page *p, struct sf_xml *x)
 	return r < 0 ? r : 0;
 }
 
+/* Its text is in p->text. */
+static int take_text(struct page *p, char **ret)
+{
+	const char *t = sf_buf_cstr(&p->text);
+
+	if (p->text.len > TOKEN_MAX || strlen(t) != p->text.len)
+		return sf_fail(p->err, -EBADMSG, "listing: a token of %zu bytes, or with a NUL",
+		               p->text.len);
+	free(*ret);
+	*ret = *t ? strdup(t) : NULL;
+	return *t && !*ret ? sf_fail(p->err, -ENOMEM, "listing: no memory") : 0;
+}
+
 /* What a page says of itself. */
 static int take_word(struct page *p, struct sf_xml *x)
 {
 	bool is_truncated = sf_xml_is(x, "IsTruncated"), is_coding = sf_xml_is(x, "EncodingType"),
-	     is_token = sf_xml_is(x, "NextContinuationToken");
+	     is_count = sf_xml_is(x, "KeyCount");
+	char **text = sf_xml_is(x, "NextContinuationToken") ? &p->token
+	              : sf_xml_is(x, "ContinuationToken")   ? &p->asked
+	              : sf_xml_is(x, "Prefix")              ? &p->prefix
+	                                                    : NULL;
 	const char *t;
 	int r;
 
-	if (p->listing || (!is_truncated && !is_coding && !is_token))
+	if (p->listing || (!is_truncated && !is_coding && !is_count && !text))
 		return sf_xml_skip(x, p->err);
 	r = sf_xml_text(x, &p->text, p->err);
 	if (r < 0)
 		return r;
+	if (text)
+		return take_text(p, text);
 	t = sf_buf_cstr(&p->text);
 	if (is_truncated) {
+		p->says_truncated = true;
 		p->truncated = strcmp(t, "true") == 0;
 		if (!p->truncated && strcmp(t, "false") != 0)
 			return sf_fail(p->err, -EBADMSG, "listing: IsTruncated is '%.40s'", t);
@@ -163,15 +187,67 @@ static int take_word(struct page *p, struct sf_xml *x)
 		p->url_coded = strcmp(t, "url") == 0;
 		if (!p->url_coded && *t)
 			return sf_fail(p->err, -EBADMSG, "listing: keys are coded as '%.40s'", t);
-	} else if (p->text.len > TOKEN_MAX || strlen(t) != p->text.len) {
-		return sf_fail(p->err, -EBADMSG, "listing: a token of %zu bytes, or with a NUL",
-		               p->text.len);
-	} else if (*t) {
-		free(p->token);
-		p->token = strdup(t);
-		if (!p->token)
-			return sf_fail(p->err, -ENOMEM, "listing: no memory");
+	} else if (!sf_http_number_text(t, &p->count)) {
+		return sf_fail(p->err, -EBADMSG, "listing: KeyCount is '%.40s'", t);
 	}
+	return 0;
+}
+
+static int count_prefixes(struct page *p, struct sf_xml *x)
+{
+	int r = 0;
+
+	while (r >= 0 && (r = sf_xml_next(x, p->err)) != SF_XML_CLOSE) {
+		if (r != SF_XML_OPEN)
+			continue;
+		p->prefixes += sf_xml_is(x, "Prefix");
+		r = sf_xml_skip(x, p->err);
+	}
+	return SF_MIN(r, 0);
+}
+
+/* Is @told, which may be coded, what was asked for? */
+static bool is_same(const struct page *p, const char *told, const char *asked)
+{
+	SF_FREE char *plain = strdup(told);
+	size_t len = plain ? strlen(plain) : 0, n = strlen(asked);
+
+	if (strcmp(told, asked) == 0)
+		return true;
+	if (!plain || !p->url_coded || !sf_url_decode_bytes((uint8_t *)plain, &len, true))
+		return false;
+	/* some leave out the last '/' */
+	return (len == n || len + 1 == n) && memcmp(plain, asked, len) == 0;
+}
+
+/* The page has been scanned: does it have what it says, and answer what was asked? */
+static int check(struct page *p)
+{
+	struct sf_bucket_pager *pager = p->pager;
+	const bool empty = !p->objects && !p->prefixes;
+
+	/* Ceph counts objects alone */
+	if (p->count != UINT64_MAX && p->count != p->objects &&
+	    p->count != p->objects + p->prefixes)
+		return sf_fail(p->err, -EBADMSG,
+		               "listing: page %u says that it has %" PRIu64
+		               " keys, and has %" PRIu64 " with %" PRIu64 " prefixes",
+		               pager->pages + 1, p->count, p->objects, p->prefixes);
+	if (empty && !p->says_truncated)
+		return sf_fail(p->err, -EBADMSG,
+		               "listing: page %u has no keys and does not say whether it is the "
+		               "last",
+		               pager->pages + 1);
+	if (empty && p->prefix && !is_same(p, p->prefix, pager->prefix))
+		return sf_fail(p->err, -EBADMSG,
+		               "listing: '%.200s' was asked for, the answer is of '%.200s'",
+		               pager->prefix, p->prefix);
+	if (p->asked)
+		return sf_bucket_pager_asked(pager,
+		                             pager->token && is_same(p, p->asked, pager->token)
+		                                     ? pager->token
+		                                     : p->asked,
+		                             p->err);
 	return 0;
 }
 
@@ -199,10 +275,11 @@ static int pass(struct page *p, const char *doc, size_t len)
 		if (r != SF_XML_OPEN)
 			continue;
 		bool object = sf_xml_is(&x, "Contents"), prefix = sf_xml_is(&x, "CommonPrefixes");
+		p->objects += !p->listing && object;
 		if (p->listing && object)
 			r = take_object(p, &x);
-		else if (p->listing && prefix)
-			r = take_prefix(p, &x);
+		else if (prefix)
+			r = p->listing ? take_prefix(p, &x) : count_prefixes(p, &x);
 		else
 			r = take_word(p, &x);
 		if (r == 0)
@@ -220,11 +297,14 @@ int sf_s3_pager_take(struct sf_bucket_pager *pager, const char *doc, size_t len,
 		.each = each,
 		.arg = arg,
 		.err = err,
+		.count = UINT64_MAX,
 		.key.limit = CODED_MAX,
 		.text.limit = SF_MAX(CODED_MAX, TOKEN_MAX),
 	};
 	int r = pass(&p, doc, len);
 
+	if (r == 0)
+		r = check(&p);
 	if (r == 0)
 		r = sf_bucket_pager_turn(pager, p.truncated ? p.token : NULL, err);
 	if (r == 0 && p.truncated && !p.token)
@@ -238,6 +318,8 @@ int sf_s3_pager_take(struct sf_bucket_pager *pager, const char *doc, size_t len,
 	free(pager->token);
 	pager->token = r < 0 || !p.truncated ? NULL : SF_STEAL(p.token);
 	free(p.token);
+	free(p.prefix);
+	free(p.asked);
 	sf_buf_release(&p.key);
 	sf_buf_release(&p.text);
 	return r < 0 ? r : pager->token != NULL;

@@ -20,7 +20,7 @@ void sf_s3_pager_query(const struct sf_bucket_pager *p, struct sf_buf *to);
  * Returns: 1 there is another page, 0 that was the last, or an error.
  * Errors:  -EBADMSG no such document, a number that is none, a key outside the prefix, of other
  *          length or with a NUL, a page without the token of the next, a token or a page that was
- *          there before. -EIO: it is an error document, code and message told. -E2BIG: more than
+ *          there before, one that has not as many keys as it says, or that answers another request. -EIO: it is an error document, code and message told. -E2BIG: more than
  *          SF_BUCKET_PAGES_MAX pages.
  */
 int sf_s3_pager_take(struct sf_bucket_pager *p, const char *doc, size_t len, sf_bucket_each *each,

@@ -215,6 +215,28 @@ reset()
 server.token = lambda n: "0 again"
 says("a page again and again", "repeats itself")
 reset()
+real_list = Handler.list
+
+
+def shifted(x, q):  # each page begins with the last key of the one before, by tokens of its own: nothing of it came before but that
+    first = int(q.get("continuation-token", "0").split()[0])
+    return real_list(x, {**q, "continuation-token": str(max(first - 1, 0))} if first else q)
+
+
+Handler.list = shifted
+server.token = lambda n: f"{n} of {len(server.seen)}"
+says("keys that come twice", "repeats itself", "was sent twice")
+Handler.list = real_list
+reset()
+real_answer = Handler.answer
+Handler.answer = lambda x, status, body=b"", **h: real_answer(x, status, re.sub("<Contents>.*?</Contents>", "", body, count=1).replace(
+    "</Name>", "</Name><KeyCount>2</KeyCount>") if isinstance(body, str) and "<ListBucketResult" in body else body, **h)
+says("a page that lacks a key", "says that it has 2 keys, and has 1")
+Handler.answer = lambda x, status, body=b"", **h: real_answer(x, status, re.sub("<Contents>.*</Contents>", "", body).replace(
+    "</Name>", "</Name><KeyCount>2</KeyCount>") if isinstance(body, str) and "<ListBucketResult" in body else body, **h)
+says("a page that lacks all keys", "says that it has 2 keys, and has 0")
+Handler.answer = real_answer
+reset()
 server.broken = lambda x, key: "continuation-token" in x.path and x.error(500, "InternalError")
 says("a listing that fails in its middle", "500")
 

@@ -204,6 +204,103 @@ START_TEST(what_is_no_page_is_an_error_and_never_empty)
 }
 END_TEST
 
+#define PREFIX "<CommonPrefixes><Prefix>d/</Prefix></CommonPrefixes>"
+
+/* Each of them would be an empty listing, or one that lacks keys, to who does not look. */
+START_TEST(a_page_that_lacks_what_it_says_is_an_error)
+{
+	static const struct {
+		const char *body, *says; /* NULL: it is fine */
+	} t[] = {
+		{ "<KeyCount>2</KeyCount>" OBJECT("a", "1") PREFIX, NULL },
+		{ "<KeyCount>1</KeyCount>" OBJECT("a", "1") PREFIX, NULL }, /* Ceph */
+		{ OBJECT("a", "1") PREFIX "<KeyCount>3</KeyCount>",
+		  "says that it has 3 keys, and has 1 with 1" },
+		{ "<KeyCount>1</KeyCount>" OBJECT("a", "1") OBJECT("b", "1"),
+		  "says that it has 1 keys" },
+		{ "<KeyCount>0</KeyCount>" PREFIX OBJECT("a", "1"), "says that it has 0 keys" },
+		{ "<KeyCount>1000</KeyCount><IsTruncated>false</IsTruncated>", "has 1000 keys" },
+		{ "<KeyCount>-1</KeyCount>", "KeyCount is '-1'" },
+		{ "<KeyCount>18446744073709551616</KeyCount>", "KeyCount is" },
+		{ "", "has no keys and does not say" },
+		{ "<KeyCount>0</KeyCount>", "has no keys and does not say" },
+		{ "<KeyCount>0</KeyCount><IsTruncated>false</IsTruncated>", NULL },
+		{ "<Prefix>other/</Prefix><IsTruncated>false</IsTruncated>",
+		  "'' was asked for, the answer is of 'other/'" },
+		{ "<Prefix/><IsTruncated>false</IsTruncated>", NULL },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(t); i++) {
+		struct sf_bucket_pager p = { .prefix = "" };
+		struct sf_error err;
+		const char *body = t[i].body;
+		char doc[1200];
+
+		snprintf(doc, sizeof(doc), "<ListBucketResult>%s</ListBucketResult>", body);
+		int r = take(&p, doc, &err);
+		ck_assert_msg(r == (t[i].says ? -EBADMSG : 0), "%s: %d %s", body, r, err.msg);
+		ck_assert_msg(!t[i].says || strstr(err.msg, t[i].says), "%s: %s", body, err.msg);
+		sf_bucket_pager_release(&p);
+	}
+	/* coded as keys are, and some leave out the last '/' */
+	static const char *const same[] = { "a+b%2F%C3%A9/", "a%20b/\xc3\xa9", "a b/\xc3\xa9/" };
+	for (size_t i = 0; i < SF_ARRAY_LEN(same); i++) {
+		struct sf_bucket_pager p = { .prefix = "a b/\xc3\xa9/" };
+		struct sf_error err;
+		char doc[512];
+
+		snprintf(doc, sizeof(doc),
+		         PAGE("<EncodingType>url</EncodingType><Prefix>%s</Prefix>"
+		              "<IsTruncated>false</IsTruncated>"),
+		         same[i]);
+		ck_assert_msg(take(&p, doc, &err) == 0, "%s: %s", same[i], err.msg);
+		sf_bucket_pager_release(&p);
+	}
+}
+END_TEST
+
+#define ASKED(token) "<ContinuationToken>" token "</ContinuationToken>"
+
+START_TEST(an_answer_to_another_request_is_an_error)
+{
+	static const struct {
+		const char *doc[4];
+		bool fine;
+	} t[] = {
+		/* as Amazon does */
+		{ { MORE("t1", OBJECT("a", "1")), MORE("t2", ASKED("t1") OBJECT("b", "1")),
+		    MORE("t3", ASKED("t2") OBJECT("c", "1")), PAGE(ASKED("t3") OBJECT("d", "1")) },
+		  true },
+		/* a page is left out: the last answers what was not asked */
+		{ { MORE("t1", OBJECT("a", "1")), MORE("t2", ASKED("t1") OBJECT("b", "1")),
+		    PAGE(ASKED("t3") OBJECT("d", "1")) },
+		  false },
+		/* one comes again, with other keys in front of it */
+		{ { MORE("t1", OBJECT("a", "1")), MORE("t2", OBJECT("b", "1")),
+		    MORE("t4", ASKED("t1") OBJECT("b0", "1")) },
+		  false },
+		/* a server that tells something else at all times is let be */
+		{ { MORE("t1", OBJECT("a", "1")), MORE("t2", ASKED("b64") OBJECT("b", "1")),
+		    PAGE(ASKED("b65") OBJECT("c", "1")) },
+		  true },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(t); i++) {
+		struct sf_bucket_pager p = { .prefix = "" };
+		struct sf_error err;
+		int r = 1;
+
+		for (size_t k = 0; k < 4 && t[i].doc[k]; k++) {
+			ck_assert_int_eq(r, 1);
+			r = take(&p, t[i].doc[k], &err);
+		}
+		ck_assert_msg(r == (t[i].fine ? 0 : -EBADMSG), "%zu: %d %s", i, r, err.msg);
+		ck_assert(t[i].fine || strstr(err.msg, "was asked for by token"));
+		sf_bucket_pager_release(&p);
+	}
+}
+END_TEST
+
 START_TEST(a_key_is_as_long_as_s3_has_them)
 {
 	for (size_t n = SF_BUCKET_KEY_MAX; n <= SF_BUCKET_KEY_MAX + 1; n++) {
@@ -398,6 +495,8 @@ int main(void)
 	tcase_add_test(t, pages_go_on_with_the_token_of_the_last);
 	tcase_add_test(t, a_page_that_comes_again_is_an_error);
 	tcase_add_test(t, what_is_no_page_is_an_error_and_never_empty);
+	tcase_add_test(t, a_page_that_lacks_what_it_says_is_an_error);
+	tcase_add_test(t, an_answer_to_another_request_is_an_error);
 	tcase_add_test(t, a_key_is_as_long_as_s3_has_them);
 	tcase_add_test(t, a_callback_ends_the_page);
 	tcase_add_test(t, a_million_keys_hold_a_hash_a_page);
