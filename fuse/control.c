@@ -39,7 +39,7 @@ static void fill_state(const struct sf_session *s, struct sf_cache *cache, struc
 	c->kept = state.kept;
 	c->free = state.space.free;
 	c->fetched_bytes = atomic_load(&n->cache_fetched_bytes);
-	c->fetched_kept = atomic_load(&n->cache_kept_bytes);
+	c->fetched_kept = atomic_load(&n->cache_kept_bytes) + state.behind;
 	snprintf(c->dir, sizeof(c->dir), "%s", state.dir);
 	snprintf(c->why, sizeof(c->why), "%s", state.why);
 }

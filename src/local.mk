@@ -50,6 +50,7 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_dir.c \
 	%D%/store/cache_drop.c \
 	%D%/store/cache_file.c \
+	%D%/store/cache_held.c \
 	%D%/store/cache_keep.c \
 	%D%/store/cache_map.c \
 	%D%/store/cache_read.c \

@@ -104,7 +104,8 @@ struct shardfuse_context_options {
 	size_t struct_size;
 	/* bytes for reads and caches of all handles, beyond loaded metadata; 0: 1 GiB */
 	uint64_t memory;
-	/* that wait for storage, of all handles; nine more do the rest; 0: 16 */
+	/* that wait for storage, of all handles; nine more do the rest, two to eight write the
+	 * cache, where there is one; 0: 16 */
 	unsigned threads;
 	/* a read's deadline, from when it has the memory that it needs; 0: 60,000 */
 	unsigned timeout_ms;

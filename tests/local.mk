@@ -181,6 +181,7 @@ TESTS_FAULT = \
 	%D%/fault/test_cache_floor \
 	%D%/fault/test_cache_full \
 	%D%/fault/test_cache_kill \
+	%D%/fault/test_cache_slow \
 	%D%/fault/test_builder_faults \
 	%D%/fault/test_seam_faults \
 	%D%/fault/test_store_faults \
@@ -194,6 +195,7 @@ endif
 %C%_fault_test_reader_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign
 
+%C%_fault_test_cache_slow_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwrite -Wl,--wrap=pwrite64
 %C%_fault_test_cache_faults_SOURCES = %D%/fault/test_cache_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_cache_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup

@@ -126,7 +126,7 @@ static int check_kept(const char *path, uint64_t fetched, uint64_t kept, const c
 	return sf_fail(err, -ENOSPC,
 	               "'%s': of what was fetched %s are not kept: %s (--cache-size, %s)", path,
 	               sf_human_size(fetched - kept, size),
-	               *why ? why : "no room in the cache, or none in memory",
+	               *why ? why : "no room in the cache, none in memory, or its disk is slow",
 	               *why ? "--cache-dir" : "--memory");
 }
 
@@ -138,7 +138,8 @@ static int check_cache(const char *path, struct sf_io *io, struct sf_error *err)
 	if (c)
 		sf_cache_state(c, &state);
 	return check_kept(path, atomic_load(&io->counters.cache_fetched_bytes),
-	                  atomic_load(&io->counters.cache_kept_bytes), state.why, err);
+	                  atomic_load(&io->counters.cache_kept_bytes) + state.behind, state.why,
+	                  err);
 }
 
 static int warm_source(struct job *job, const struct sf_common *common, struct sf_error *err)

@@ -76,6 +76,12 @@ void sf_cache_count_fetched(struct sf_cache *c, enum sf_fetch_kind kind, uint64_
 	sf_count_fetched(c->io, kind, bytes);
 }
 
+/* A sum and a copy to the kernel: a few gigabytes a second of a core. */
+static unsigned writers(void)
+{
+	return (unsigned)SF_MIN(SF_MAX(sysconf(_SC_NPROCESSORS_ONLN) / 2, 2L), 8L);
+}
+
 int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cache **ret,
                  struct sf_error *err)
 {
@@ -91,7 +97,8 @@ int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cac
 		r = sf_cache_dir_open(path, &fd, err);
 	if (r < 0)
 		return r;
-	c = calloc(1, sizeof(*c));
+	c = io->keep || sf_thread_pool_new(writers(), &io->keep, err) >= 0 ? calloc(1, sizeof(*c))
+	                                                                   : NULL;
 	if (!c) {
 		close(fd);
 		return sf_fail(err, -ENOMEM, "cache directory: no memory");
@@ -224,15 +231,19 @@ static void use_locked(struct sf_blocks *c)
 	sf_thread_pool_submit(c->o->cache->io->pool, &c->touch);
 }
 
-struct sf_blocks *sf_blocks_there(struct sf_cache_object *o, uint64_t first, uint64_t end)
+struct sf_blocks *sf_blocks_there(struct sf_cache_object *o, uint64_t first, uint64_t end,
+                                  bool *ret_held)
 {
 	struct sf_blocks *c;
 
+	*ret_held = false;
 	pthread_mutex_lock(&o->m);
 	c = o->now;
-	for (uint64_t i = first; c && i < end; i++)
-		if (c->state[i] != SF_BLOCK_THERE)
+	for (uint64_t i = first; c && i < end; i++) {
+		*ret_held |= c->state[i] == SF_BLOCK_HELD;
+		if (c->state[i] != SF_BLOCK_THERE && c->state[i] != SF_BLOCK_HELD)
 			c = NULL;
+	}
 	if (c)
 		use_locked(c);
 	pthread_mutex_unlock(&o->m);

@@ -27,8 +27,9 @@ void sf_cache_unref(struct sf_cache *c);           /* NULL is fine */
 uint64_t sf_cache_limit(const struct sf_cache *c); /* bytes: the size it was made with */
 
 struct sf_cache_state {
-	const char *dir;             /* as long as the cache */
-	uint64_t limit, kept;        /* bytes; kept: as sf_cache_new() says of @size */
+	const char *dir;      /* as long as the cache */
+	uint64_t limit, kept; /* bytes; kept: as sf_cache_new() says of @size */
+	uint64_t behind; /* bytes on their way, not on disk yet: gone if the process is killed */
 	struct sf_cache_space space; /* when it was looked at last */
 	char why[SF_CACHE_WHY_MAX];  /* nothing more is kept now; "": it is */
 };

@@ -153,6 +153,7 @@ void sf_cache_state(struct sf_cache *c, struct sf_cache_state *ret)
 	int off = atomic_load(&c->off);
 
 	s.kept = sf_cache_room_used(&c->room);
+	s.behind = atomic_load(&c->behind);
 	pthread_mutex_lock(&c->locked.m);
 	s.space = c->locked.seen;
 	pthread_mutex_unlock(&c->locked.m);

@@ -8,10 +8,12 @@
 #include "store/cache_room.h"
 
 struct sf_cache_read;
+struct sf_cache_held;
 
 enum sf_block_state {
 	SF_BLOCK_UNKNOWN, /* to this process: the map may have it */
 	SF_BLOCK_BUSY,    /* somebody looks for it there, or fetches it */
+	SF_BLOCK_HELD,    /* in memory, to be written (cache_held.h) */
 	SF_BLOCK_THERE,   /* with its sum checked, or written by us */
 };
 
@@ -29,6 +31,7 @@ struct sf_blocks {
 	uint64_t check_from;
 	uint64_t checked_to;           /* where the last of them ended, all there; 0: it did not */
 	struct sf_cache_wait *waiting; /* for blocks that are busy */
+	struct sf_cache_held *held;    /* blocks that are not written yet */
 	uint8_t state[];               /* enum sf_block_state, of each block */
 };
 
@@ -62,6 +65,7 @@ struct sf_cache {
 	char *path;
 	/* cache_keep.c */
 	struct sf_cache_room room;
+	_Atomic uint64_t behind;           /* bytes: cache_held.h */
 	_Atomic int off;                   /* it cannot be written to: why, -errno */
 	_Atomic enum sf_cache_lacks lacks; /* a sweep looks again */
 	_Atomic unsigned told;             /* bits of what the log was told */
@@ -89,8 +93,9 @@ void sf_cache_object_unref(struct sf_cache_object *o);
 /* A reference to its files, which are opened, or made, if they are not open: waits for the disk.
  * NULL: they are no use now. */
 struct sf_blocks *sf_blocks_get(struct sf_cache_object *o);
-/* The same without waiting, if all blocks of [first, end) are there. */
-struct sf_blocks *sf_blocks_there(struct sf_cache_object *o, uint64_t first, uint64_t end);
+/* The same without waiting, if all blocks of [first, end) are there, or some of them held. */
+struct sf_blocks *sf_blocks_there(struct sf_cache_object *o, uint64_t first, uint64_t end,
+                                  bool *ret_held);
 void sf_blocks_unref(struct sf_blocks *c);
 /* They are used no more: what is asked for next is looked for anew. */
 void sf_blocks_retire(struct sf_blocks *c);

@@ -5,17 +5,16 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/pages.h"
-#include "store/cache_priv.h"
+#include "store/cache_held.h"
 #include "store/filter.h"
-#include "store/store_file.h"
 
 /*
  * A read of which not all is known to be there. It goes on in tasks of the pool: blocks that nobody
  * has looked for it claims, looks for in the map, and fetches what is missing, runs of blocks side
  * by side; then it waits for those that others claimed; when all are there it copies them out of the
- * file. What was fetched goes to the file from memory of our own: the reader's may be a place that
- * several parts of a request go to, or be written to by its owner meanwhile.
+ * file, or of the memory that they are written from behind its back (cache_held.h). That memory is our
+ * own: the reader's may be a place that several parts of a request go to, or be written to by its owner
+ * meanwhile.
  *
  * Where the cache is no help (no room, no memory, a disk that fails) the read goes to the source
  * inside as it came: nothing is rounded up that nobody keeps.
@@ -183,12 +182,18 @@ static bool prepare(struct run *run)
 	run->len = SF_MIN(run->n * SF_CACHE_BLOCK, q->o->id.size - off);
 	if (!q->c->file->writable || !sf_cache_promise(cache, run->len))
 		return false;
+	if (!sf_cache_behind_take(cache, run->len)) {
+		sf_cache_not_kept(cache, run->len);
+		return false;
+	}
 	if (!sf_budget_take(budget, SF_BUDGET_FETCH, run->len)) {
+		sf_cache_behind_give(cache, run->len);
 		sf_cache_not_kept(cache, run->len);
 		return false;
 	}
 	if (sf_pages_make(&run->pages, run->len) < 0) {
 		sf_budget_give(budget, SF_BUDGET_FETCH, run->len);
+		sf_cache_behind_give(cache, run->len);
 		sf_cache_not_kept(cache, run->len);
 		return false;
 	}
@@ -204,9 +209,32 @@ static bool prepare(struct run *run)
 
 static void drop(struct run *run)
 {
+	struct sf_cache *cache = run->q->o->cache;
+
 	sf_pages_release(&run->pages);
-	sf_budget_give(sf_cache_io(run->q->o->cache)->budget, SF_BUDGET_FETCH, run->len);
+	sf_budget_give(sf_cache_io(cache)->budget, SF_BUDGET_FETCH, run->len);
+	sf_cache_behind_give(cache, run->len);
 	free(run);
+}
+
+/* It has come: whoever waits for it is given it out of memory, or, where the read is for the disk's
+ * sake or there is no memory for a list, out of the file. Is it somewhere? *ret_held: in memory, and
+ * not @run's any more. */
+static bool put_down(struct run *run, bool *ret_held)
+{
+	struct sf_cache_read *q = run->q;
+	struct sf_cache *cache = q->o->cache;
+	int r;
+
+	*ret_held = !q->req->keep &&
+	            sf_cache_hold(q->c, run->first, run->n, &run->pages, run->len) >= 0;
+	if (*ret_held)
+		return true;
+	r = sf_cache_file_store(q->c->file, run->first, run->pages.at, run->len);
+	if (r < 0)
+		sf_cache_failed(cache, r);
+	(r < 0 ? sf_cache_not_kept : sf_cache_kept)(cache, run->len);
+	return r >= 0;
 }
 
 /* How much of what the reader wants is in it. */
@@ -224,22 +252,21 @@ static bool run_ended(struct run *run, int r)
 {
 	struct sf_cache_read *q = run->q;
 	struct sf_cache *cache = q->o->cache;
-	bool kept = false, last;
-	int w;
+	bool kept = false, held = false, last;
 
 	if (r >= 0) {
 		sf_cache_count_fetched(cache, run->io.kind, run->len);
-		w = sf_cache_file_store(q->c->file, run->first, run->pages.at, run->len);
-		kept = w >= 0;
-		if (!kept)
-			sf_cache_failed(cache, w);
+		kept = put_down(run, &held);
+	} else {
+		sf_cache_not_kept(cache, run->len);
 	}
-	(kept ? sf_cache_kept : sf_cache_not_kept)(cache, run->len);
 	pthread_mutex_lock(&q->o->m);
 	/* One reader's wish to end is no other's, nor is its deadline: who waited claims the block
 	 * and asks again, until its own. */
-	sf_cache_set_locked(q->c, run->first, run->n, kept ? SF_BLOCK_THERE : SF_BLOCK_UNKNOWN,
-	                    r == -ECANCELED || r == -ETIMEDOUT ? 0 : r, &run->io.err);
+	if (!held)
+		sf_cache_set_locked(q->c, run->first, run->n,
+		                    kept ? SF_BLOCK_THERE : SF_BLOCK_UNKNOWN,
+		                    r == -ECANCELED || r == -ETIMEDOUT ? 0 : r, &run->io.err);
 	if (r < 0 && q->r >= 0) {
 		q->r = r;
 		q->req->err = run->io.err;
@@ -253,7 +280,10 @@ static bool run_ended(struct run *run, int r)
 			break;
 		}
 	pthread_mutex_unlock(&q->o->m);
-	drop(run);
+	if (held)
+		free(run);
+	else
+		drop(run);
 	pthread_mutex_lock(&q->o->m);
 	last = --q->pending == 0;
 	pthread_mutex_unlock(&q->o->m);
@@ -383,11 +413,11 @@ static void forward(struct sf_cache_read *q)
 static void copy_out(struct sf_cache_read *q)
 {
 	struct sf_io_req *req = q->req;
-	int r = sf_source_file_read(q->c->file->local, req->off, req->iov, req->niov, req->len,
-	                            &req->err);
+	int r = sf_cache_copy(q->c, req->off, req->iov, req->niov, req->len, true, &req->err);
 
 	if (r < 0) { /* somebody cut it, or the disk fails */
-		sf_blocks_retire(q->c);
+		if (r != -ENOMEM)
+			sf_blocks_retire(q->c);
 		req->err.msg[0] = '\0';
 		pthread_mutex_lock(&q->o->m);
 		q->forwarded = true;

@@ -7,7 +7,7 @@
 #include <time.h>
 
 #include "base/mem.h"
-#include "store/cache_priv.h"
+#include "store/cache_held.h"
 #include "store/filter.h"
 
 /* A source that keeps what it fetches. */
@@ -16,14 +16,14 @@ struct cache_source {
 	struct sf_cache_object *o;
 };
 
-static struct sf_blocks *there(struct sf_source *src, uint64_t off, uint64_t len)
+static struct sf_blocks *there(struct sf_source *src, uint64_t off, uint64_t len, bool *ret_held)
 {
 	const uint64_t end = sf_cache_nblocks(off + len);
 	struct sf_blocks *c;
 
 	if (!len)
 		return NULL;
-	c = sf_blocks_there(((struct cache_source *)src)->o, off / SF_CACHE_BLOCK, end);
+	c = sf_blocks_there(((struct cache_source *)src)->o, off / SF_CACHE_BLOCK, end, ret_held);
 	if (c)
 		sf_cache_check_on(c, end);
 	return c;
@@ -37,17 +37,17 @@ static void count_hit(struct sf_source *src, uint64_t len)
 static int cache_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
                      uint64_t len, struct sf_error *err)
 {
-	struct sf_blocks *c = there(src, off, len);
-	struct sf_source *local = c ? c->file->local : NULL;
+	bool held;
+	struct sf_blocks *c = there(src, off, len, &held);
 	int r;
 
 	(void)err; /* it is never what fails */
 	if (!c)
 		return -EAGAIN;
-	r = local->ops->try_read(local, off, iov, niov, len, NULL);
+	r = sf_cache_copy(c, off, iov, niov, len, false, NULL);
 	if (r == 0)
 		count_hit(src, len);
-	else if (r != -EAGAIN)
+	else if (r != -EAGAIN && r != -ENOMEM)
 		sf_blocks_retire(c); /* somebody cut it, or the disk fails */
 	sf_blocks_unref(c);
 	return r < 0 ? -EAGAIN : 0;
@@ -55,9 +55,11 @@ static int cache_try(struct sf_source *src, uint64_t off, const struct iovec *io
 
 static int cache_lend(struct sf_source *src, uint64_t off, uint64_t len, struct sf_lease *ret)
 {
-	struct sf_blocks *c = there(src, off, len);
+	bool held;
+	struct sf_blocks *c = there(src, off, len, &held);
 	struct sf_source *local = c ? c->file->local : NULL;
-	int r = c ? local->ops->lend(local, off, len, ret) : -EAGAIN;
+	/* what is held is copied: it goes from memory as soon as it is written */
+	int r = c && !held ? local->ops->lend(local, off, len, ret) : -EAGAIN;
 
 	if (r < 0) {
 		if (c)

@@ -92,7 +92,8 @@ void sf_io_release(struct sf_io *io)
 	sf_thread_pool_free(io->make);
 	sf_http_free(io->http); /* what ends there goes on in pool */
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
-	sf_cache_unref(io->cache); /* tasks that are left hold it */
+	sf_thread_pool_free(io->keep); /* all that has come is on disk then */
+	sf_cache_unref(io->cache);     /* tasks that are left hold it */
 	sf_deadlines_free(io->deadlines);
 	sf_outages_free(io);
 	if (io->open_files) /* it was made: once */
@@ -103,7 +104,7 @@ void sf_io_release(struct sf_io *io)
 	sf_fd_budget_free(io->fd_budget);
 	io->open_files = NULL;
 	io->fd_budget = NULL;
-	io->make = io->pool = NULL;
+	io->make = io->pool = io->keep = NULL;
 	io->http = NULL;
 	io->cache = NULL;
 	io->budget = NULL;

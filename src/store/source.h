@@ -26,6 +26,9 @@ struct sf_io_req {
 	 */
 	void (*done)(struct sf_io_req *req, int r);
 	bool ahead;          /* counted when its bytes are used (fetch_many.h), not here */
+	/* It ends when what was fetched for it is on disk, where there is a cache, not when it has
+	 * come: for those whom nobody waits for. */
+	bool keep;
 	bool wakes;          /* done does no more than wake somebody: any thread will do */
 	int r;               /* how it ended */
 	struct sf_error err; /* message when r < 0 */

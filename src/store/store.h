@@ -91,6 +91,9 @@ struct sf_io {
 	} reading;
 	/* for what views make of objects: waits on pool, and for the budget */
 	struct sf_thread_pool *make;
+	/* writes what was fetched into the block cache, whose disk may be slow: waits for nothing
+	 * else; NULL: there is no cache */
+	struct sf_thread_pool *keep;
 	struct sf_http *_Atomic http;   /* http.h; NULL: nothing was asked of a server yet */
 	struct sf_cache *_Atomic cache; /* cache.h; NULL: no store wanted it yet */
 	_Atomic bool cache_refused;     /* the user's directory cannot be used: it was said */

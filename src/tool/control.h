@@ -29,7 +29,7 @@ struct sf_control {
 	                 * says not; without it the rest is 0 */
 	uint64_t limit, kept, free; /* bytes, as sf_cache_state() says */
 	uint64_t fetched_bytes;     /* so far, by this daemon */
-	uint64_t fetched_kept;      /* of them, those that were kept */
+	uint64_t fetched_kept;      /* of them, those that were kept, or are on their way to it */
 	uint64_t objects, bytes;    /* DROP: files that were removed; what they took on disk */
 	char dir[SF_CONTROL_DIR];   /* where */
 	char why[SF_CONTROL_WHY];   /* of r; or why nothing more is kept; "" */

@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "store/cache.h"
@@ -122,6 +123,15 @@ static inline int cw_read_err(struct cache_world *w, struct sf_source *src, uint
 	return r;
 }
 
+/* All that was fetched is on disk. */
+static inline void cw_settle(struct cache_world *w)
+{
+	struct sf_cache_state state;
+
+	while (sf_cache_state(w->cache, &state), state.behind)
+		usleep(200);
+}
+
 static inline void cw_read(struct cache_world *w, struct sf_source *src, uint64_t off, uint64_t len)
 {
 	struct sf_error err = SF_ERROR_INIT;
@@ -129,6 +139,7 @@ static inline void cw_read(struct cache_world *w, struct sf_source *src, uint64_
 
 	ck_assert_msg(r == 0, "%llu bytes at %llu: %d %s", (unsigned long long)len,
 	              (unsigned long long)off, r, err.msg);
+	cw_settle(w);
 }
 
 /* The path of the only file in the cache that ends so. */
