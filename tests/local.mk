@@ -68,6 +68,7 @@ TESTS_UNIT = \
 	%D%/unit/test_near \
 	%D%/unit/test_npy \
 	%D%/unit/test_object \
+	%D%/unit/test_object_line \
 	%D%/unit/test_open_files \
 	%D%/unit/test_fd_budget \
 	%D%/unit/test_options \

@@ -364,6 +364,32 @@ START_TEST(directories_are_listed)
 }
 END_TEST
 
+/* Also where nothing is asked for: what there is not is not there. */
+START_TEST(nothing_is_read_of_what_there_is_only)
+{
+	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
+	struct shardfuse_error err = { { 0 } };
+	struct shardfuse_tensor info = { .struct_size = sizeof(info) };
+	uint64_t n = 0;
+
+	while (shardfuse_tensor_info(h, n, &info, NULL) == 0)
+		n++;
+	ck_assert_int_eq(shardfuse_tensor_info(h, 0, &info, NULL), 0);
+	ck_assert_int_eq(shardfuse_tensor_read(h, 0, info.bytes, NULL, 0, &err), 0);
+	ck_assert_int_eq(shardfuse_tensor_read(h, 0, info.bytes + 1, NULL, 0, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, ": byte "));
+	for (uint64_t i = n; i < n + 3; i++) {
+		for (int k = 0; k < 2; k++) {
+			memset(&err, 0, sizeof(err));
+			ck_assert_int_lt(
+				shardfuse_tensor_read(h, i, k ? UINT64_MAX : 0, NULL, 0, &err), 0);
+			ck_assert_ptr_null(strstr(err.msg, ": byte "));
+		}
+	}
+	shardfuse_close(h);
+}
+END_TEST
+
 START_TEST(virtual_files_are_read_by_path)
 {
 	struct shardfuse *h = open_data("dcp/fsdp4/ckpt");
@@ -402,6 +428,7 @@ int main(void)
 	tcase_add_test(tc, handles_without_a_context_share_one);
 	tcase_add_test(tc, objects_come_as_json_and_pickled);
 	tcase_add_test(tc, directories_are_listed);
+	tcase_add_test(tc, nothing_is_read_of_what_there_is_only);
 	tcase_add_test(tc, virtual_files_are_read_by_path);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
