@@ -18,6 +18,7 @@ SF_SOURCES_BASE = \
 	%D%/base/log.c \
 	%D%/base/log_limit.c \
 	%D%/base/map.c \
+	%D%/base/memory_limit.c \
 	%D%/base/mountinfo.c \
 	%D%/base/near.c \
 	%D%/base/page_pool.c \

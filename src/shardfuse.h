@@ -102,7 +102,8 @@ SHARDFUSE_API void shardfuse_free(void *p);
 
 struct shardfuse_context_options {
 	size_t struct_size;
-	/* bytes for reads and caches of all handles, beyond loaded metadata; 0: 1 GiB */
+	/* bytes for reads and caches of all handles, beyond loaded metadata; 0: a quarter of
+	 * what the machine or the process's cgroup has, 1 GiB at most */
 	uint64_t memory;
 	/* that wait for storage, of all handles; nine more do the rest, two to eight write the
 	 * cache, where there is one; 0: 16 */

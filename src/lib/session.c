@@ -6,6 +6,7 @@
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
+#include "base/memory_limit.h"
 #include "format/format_unread.h"
 #include "lib/session.h"
 #include "lib/session_watch.h"
@@ -15,7 +16,7 @@
 void sf_session_options_init(struct sf_session_options *o)
 {
 	*o = (struct sf_session_options){
-		.memory = UINT64_C(1) << 30, .threads = 16, .timeout_s = 60, .trace_fd = -1
+		.memory = sf_memory_default(""), .threads = 16, .timeout_s = 60, .trace_fd = -1
 	};
 	sf_view_options_init(&o->view);
 }

@@ -48,7 +48,7 @@ const struct sf_opt sf_common_options[] = {
 	{ "source-format", 0, SF_OPT_STR, SESSION(source_format), NULL, "NAME",
 	  "read SOURCE as this format, do not guess" },
 	{ "memory", 0, SF_OPT_SIZE, SESSION(memory), NULL, "SIZE",
-	  "memory beyond the metadata (default 1G)" },
+	  "memory beyond the metadata (default: a quarter of what there is, 1G at most)" },
 	{ "threads", 0, SF_OPT_UINT, SESSION(threads), NULL, "N",
 	  "threads that wait for storage (default 16)" },
 	{ "timeout", 0, SF_OPT_UINT, SESSION(timeout_s), NULL, "SECONDS",
