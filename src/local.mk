@@ -231,6 +231,7 @@ SF_SOURCES_READ = \
 	%D%/read/plan_pieces.c \
 	%D%/read/region.c \
 	%D%/read/read.c \
+	%D%/read/read_window.c \
 	%D%/read/readahead.c \
 	%D%/read/reader.c \
 	%D%/read/shared.c \

@@ -85,6 +85,7 @@ TESTS_UNIT = \
 	%D%/unit/test_plan \
 	%D%/unit/test_plan_agree \
 	%D%/unit/test_read_boxes \
+	%D%/unit/test_read_window \
 	%D%/unit/test_renew \
 	%D%/unit/test_read_budget \
 	%D%/unit/test_plan_box \

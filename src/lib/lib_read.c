@@ -9,17 +9,14 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "lib/lib_priv.h"
+#include "read/read_window.h"
 
 #define PIECE (UINT64_C(8) << 20) /* bytes of one piece of a read */
 #define PIECE_ROWS 65536 /* of a box whose elements do not lie side by side where they go */
-#define PIECES 8         /* of one request at once */
+#define PIECES SF_READ_WINDOW_MAX /* of one request at once */
 
 struct piece {
-	struct sf_read rd;
-	struct shardfuse_request *req;
 	size_t read; /* its number */
-	bool used;   /* until it was let go */
-	bool live;   /* may be cancelled */
 	uint32_t tensor;
 	enum sf_dtype cast;
 	bool box;
@@ -57,17 +54,35 @@ struct shardfuse_request {
 	struct cut cut;
 	bool cutting;
 
-	struct piece piece[PIECES];
-	struct {
-		pthread_mutex_t m;
-		pthread_cond_t c;
-		unsigned under_way;
+	struct sf_read_window window;
+	struct piece piece[PIECES]; /* piece i is of the window's read i */
+	struct {                    /* under the window's lock */
 		bool queued, again; /* the task */
-		bool canceled, ended;
+		bool ended;
 		int result; /* the first failure's */
 		struct sf_error err;
 	} locked;
 };
+
+static void lock(struct shardfuse_request *req)
+{
+	pthread_mutex_lock(&req->window.m);
+}
+
+static void unlock(struct shardfuse_request *req)
+{
+	pthread_mutex_unlock(&req->window.m);
+}
+
+static struct shardfuse_request *request_of(struct sf_read_window *w)
+{
+	return sf_container_of(w, struct shardfuse_request, window);
+}
+
+static struct piece *piece_of(const struct sf_window_read *rd)
+{
+	return &request_of(rd->w)->piece[rd - rd->w->at];
+}
 
 /* ---- cutting ---- */
 
@@ -140,8 +155,18 @@ static int begin_read(struct shardfuse_request *req, size_t i, struct sf_error *
 	return check_range(c, sf_lib_bytes(c->t, c->entry), err);
 }
 
+static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *parts, struct sf_error *err)
+{
+	const struct piece *p = arg;
+	const struct sf_read_box box = { p->origin, p->extent, p->at, p->stride };
+
+	(void)err;
+	return p->box ? sf_parts_box(parts, p->tensor, &box, p->cast)
+	              : sf_parts_tensor(parts, p->tensor, off, len, p->cast);
+}
+
 /* The next piece, and the read without it. */
-static void next_piece(struct cut *c, struct piece *p)
+static void next_piece(struct cut *c, struct piece *p, struct sf_read *rd)
 {
 	const struct sf_tensor *t = c->t;
 	int64_t to = 0;
@@ -151,12 +176,12 @@ static void next_piece(struct cut *c, struct piece *p)
 	p->tensor = c->entry->tensor;
 	p->cast = c->entry->dtype == t->dtype ? SF_DTYPE_NONE : (enum sf_dtype)c->entry->dtype;
 	p->box = c->box;
-	p->rd = (struct sf_read){ 0 };
+	*rd = (struct sf_read){ .emit = emit, .arg = p };
 	if (!c->box) {
-		p->rd.off = c->off;
-		p->rd.len = SF_MIN(PIECE, c->end - c->off);
-		p->rd.buf = (char *)c->rd.buf + (c->off - c->rd.off);
-		c->off += p->rd.len;
+		rd->off = c->off;
+		rd->len = SF_MIN(PIECE, c->end - c->off);
+		rd->buf = (char *)c->rd.buf + (c->off - c->rd.off);
+		c->off += rd->len;
 		c->any = c->off < c->end;
 		return;
 	}
@@ -170,7 +195,7 @@ static void next_piece(struct cut *c, struct piece *p)
 	}
 	p->stride = c->stride; /* copied while the piece is started: read/reader.h */
 	p->at = (char *)c->rd.buf + to;
-	p->rd.len = n;
+	rd->len = n;
 	c->any = false;
 	if (!t->ndim)
 		return;
@@ -182,16 +207,6 @@ static void next_piece(struct cut *c, struct piece *p)
 		c->at[d - 1]++;
 	}
 	c->any = true;
-}
-
-static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *parts, struct sf_error *err)
-{
-	const struct piece *p = arg;
-	const struct sf_read_box box = { p->origin, p->extent, p->at, p->stride };
-
-	(void)err;
-	return p->box ? sf_parts_box(parts, p->tensor, &box, p->cast)
-	              : sf_parts_tensor(parts, p->tensor, off, len, p->cast);
 }
 
 /* ---- results ---- */
@@ -236,7 +251,7 @@ static void failed_locked(struct shardfuse_request *req, size_t read, int r,
 static void go_on_later_locked(struct shardfuse_request *req)
 {
 	if (req->waits) {
-		pthread_cond_broadcast(&req->locked.c);
+		pthread_cond_broadcast(&req->window.c);
 	} else if (req->locked.queued) {
 		req->locked.again = true;
 	} else {
@@ -245,89 +260,43 @@ static void go_on_later_locked(struct shardfuse_request *req)
 	}
 }
 
-static void piece_done(struct sf_read *rd, int r)
+/* A piece was given back. */
+static void given_locked(struct sf_read_window *w)
 {
-	struct piece *p = rd->priv;
-	struct shardfuse_request *req = p->req;
-
-	pthread_mutex_lock(&req->locked.m);
-	p->live = false;
-	if (r < 0)
-		failed_locked(req, p->read, r, &rd->err);
-	pthread_mutex_unlock(&req->locked.m);
-	sf_read_release(rd);
-	pthread_mutex_lock(&req->locked.m);
-	p->used = false;
-	req->locked.under_way--;
-	go_on_later_locked(req);
-	pthread_mutex_unlock(&req->locked.m);
-}
-
-static void start_piece(struct shardfuse_request *req, struct piece *p)
-{
-	struct sf_reader *reader = req->h->s.reader;
-	int r;
-
-	p->rd.emit = emit;
-	p->rd.arg = p;
-	p->rd.priv = p;
-	p->rd.done = piece_done;
-	r = sf_read_start(reader, &p->rd);
-	if (r == -EAGAIN) {
-		pthread_mutex_lock(&req->locked.m);
-		p->live = true;
-		pthread_mutex_unlock(&req->locked.m);
-		sf_read_park(reader, &p->rd);
-		/* whoever cancelled it before it had a deadline was not heard */
-		pthread_mutex_lock(&req->locked.m);
-		if (req->locked.canceled && p->live)
-			sf_read_cancel(reader, &p->rd);
-		pthread_mutex_unlock(&req->locked.m);
-		return;
-	}
-	piece_done(&p->rd, r);
-}
-
-/* A piece that is not used, counted as under way; NULL: all are. */
-static struct piece *take_piece(struct shardfuse_request *req, bool *ret_canceled)
-{
-	struct piece *p = NULL;
-
-	pthread_mutex_lock(&req->locked.m);
-	*ret_canceled = req->locked.canceled;
-	for (unsigned i = 0; i < PIECES && !p; i++)
-		if (!req->piece[i].used)
-			p = &req->piece[i];
-	if (p) {
-		p->used = true;
-		req->locked.under_way++;
-	}
-	pthread_mutex_unlock(&req->locked.m);
-	return p;
-}
-
-static void give_piece(struct shardfuse_request *req, struct piece *p)
-{
-	pthread_mutex_lock(&req->locked.m);
-	p->used = false;
-	req->locked.under_way--;
-	pthread_mutex_unlock(&req->locked.m);
+	go_on_later_locked(request_of(w));
 }
 
 static void fail_read(struct shardfuse_request *req, size_t read, int r, const struct sf_error *err)
 {
-	pthread_mutex_lock(&req->locked.m);
+	lock(req);
 	failed_locked(req, read, r, err);
-	pthread_mutex_unlock(&req->locked.m);
+	unlock(req);
+}
+
+static void piece_ended(struct sf_window_read *rd)
+{
+	if (rd->r < 0)
+		fail_read(request_of(rd->w), piece_of(rd)->read, rd->r, &rd->rd.err);
+	sf_read_window_give(rd);
 }
 
 static bool has_failed(struct shardfuse_request *req, size_t read)
 {
 	bool r;
 
-	pthread_mutex_lock(&req->locked.m);
+	lock(req);
 	r = result_of(req, read) < 0;
-	pthread_mutex_unlock(&req->locked.m);
+	unlock(req);
+	return r;
+}
+
+static bool is_canceled(struct shardfuse_request *req)
+{
+	bool r;
+
+	lock(req);
+	r = req->window.canceled;
+	unlock(req);
 	return r;
 }
 
@@ -356,26 +325,24 @@ static bool more(struct shardfuse_request *req)
 static bool go_on(struct shardfuse_request *req)
 {
 	struct sf_error err = SF_ERROR_INIT;
-	bool canceled, ended;
+	bool ended;
 
 	while (more(req)) {
-		struct piece *p = take_piece(req, &canceled);
-		if (!p)
-			return false;
-		if (canceled) {
-			give_piece(req, p);
+		if (is_canceled(req)) {
 			sf_fail(&err, -ECANCELED, "canceled");
 			fail_read(req, req->next, -ECANCELED, &err);
 			continue;
 		}
-		p->req = req;
-		p->read = req->next;
-		next_piece(&req->cut, p);
-		start_piece(req, p);
+		struct sf_window_read *rd = sf_read_window_take(&req->window);
+		if (!rd)
+			return false;
+		piece_of(rd)->read = req->next;
+		next_piece(&req->cut, piece_of(rd), &rd->rd);
+		sf_read_window_start(rd);
 	}
-	pthread_mutex_lock(&req->locked.m);
-	ended = !req->locked.under_way;
-	pthread_mutex_unlock(&req->locked.m);
+	lock(req);
+	ended = !req->window.under_way;
+	unlock(req);
 	return ended;
 }
 
@@ -383,10 +350,10 @@ static void end(struct shardfuse_request *req)
 {
 	if (req->done)
 		req->done(req->arg, req->locked.result);
-	pthread_mutex_lock(&req->locked.m);
+	lock(req);
 	req->locked.ended = true;
-	pthread_cond_broadcast(&req->locked.c);
-	pthread_mutex_unlock(&req->locked.m);
+	pthread_cond_broadcast(&req->window.c);
+	unlock(req);
 }
 
 static void task(struct sf_task *t)
@@ -395,17 +362,17 @@ static void task(struct sf_task *t)
 	bool again;
 
 	do {
-		pthread_mutex_lock(&req->locked.m);
+		lock(req);
 		req->locked.again = false;
-		pthread_mutex_unlock(&req->locked.m);
+		unlock(req);
 		if (go_on(req)) {
 			end(req); /* queued for good: nothing comes after it */
 			return;
 		}
-		pthread_mutex_lock(&req->locked.m);
+		lock(req);
 		again = req->locked.again;
 		req->locked.queued = again;
-		pthread_mutex_unlock(&req->locked.m);
+		unlock(req);
 	} while (again);
 }
 
@@ -436,8 +403,9 @@ static int request_new(struct shardfuse *h, struct shardfuse_read *reads, size_t
 	req->n = n;
 	req->size = size;
 	req->task.run = task;
-	pthread_mutex_init(&req->locked.m, NULL);
-	pthread_cond_init(&req->locked.c, NULL);
+	sf_read_window_init(&req->window, h->s.reader, PIECES);
+	req->window.ended = piece_ended;
+	req->window.given_locked = given_locked;
 	for (size_t i = 0; i < n; i++)
 		set_result(req, i, 0);
 	*ret = req;
@@ -446,8 +414,7 @@ static int request_new(struct shardfuse *h, struct shardfuse_read *reads, size_t
 
 static void request_free(struct shardfuse_request *req)
 {
-	pthread_cond_destroy(&req->locked.c);
-	pthread_mutex_destroy(&req->locked.m);
+	sf_read_window_release(&req->window);
 	free(req);
 }
 
@@ -462,12 +429,12 @@ int shardfuse_read(struct shardfuse *h, struct shardfuse_read *reads, size_t n,
 		return sf_lib_fail(err, &e, r);
 	req->waits = true;
 	while (!go_on(req)) {
-		pthread_mutex_lock(&req->locked.m);
+		lock(req);
 		/* all of them are under way, or the rest of them is */
-		unsigned before = req->locked.under_way;
-		while (before && req->locked.under_way >= before)
-			pthread_cond_wait(&req->locked.c, &req->locked.m);
-		pthread_mutex_unlock(&req->locked.m);
+		unsigned before = req->window.under_way;
+		while (before && req->window.under_way >= before)
+			pthread_cond_wait(&req->window.c, &req->window.m);
+		unlock(req);
 	}
 	r = req->locked.result;
 	sf_lib_fail(err, &req->locked.err, r);
@@ -488,20 +455,17 @@ int shardfuse_read_start(struct shardfuse *h, struct shardfuse_read *reads, size
 	req->done = done;
 	req->arg = arg;
 	*ret = req; /* before done is called */
-	pthread_mutex_lock(&req->locked.m);
+	lock(req);
 	go_on_later_locked(req);
-	pthread_mutex_unlock(&req->locked.m);
+	unlock(req);
 	return 0;
 }
 
 void shardfuse_request_cancel(struct shardfuse_request *req)
 {
-	pthread_mutex_lock(&req->locked.m);
-	req->locked.canceled = true;
-	for (unsigned i = 0; i < PIECES; i++)
-		if (req->piece[i].live)
-			sf_read_cancel(req->h->s.reader, &req->piece[i].rd);
-	pthread_mutex_unlock(&req->locked.m);
+	lock(req);
+	sf_read_window_cancel_locked(&req->window);
+	unlock(req);
 }
 
 int shardfuse_request_finish(struct shardfuse_request *req)
@@ -510,11 +474,11 @@ int shardfuse_request_finish(struct shardfuse_request *req)
 
 	if (!req)
 		return 0;
-	pthread_mutex_lock(&req->locked.m);
+	lock(req);
 	while (!req->locked.ended)
-		pthread_cond_wait(&req->locked.c, &req->locked.m);
+		pthread_cond_wait(&req->window.c, &req->window.m);
 	r = req->locked.result;
-	pthread_mutex_unlock(&req->locked.m);
+	unlock(req);
 	request_free(req);
 	return r;
 }

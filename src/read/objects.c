@@ -5,111 +5,28 @@
 #include "base/mem.h"
 #include "ckpt/place.h"
 #include "read/op.h"
+#include "read/read_window.h"
 
 #define SLICE (UINT64_C(4) << 20)  /* of a long read */
-#define SLICES 4                   /* of it at once */
 #define WINDOW (UINT64_C(8) << 20) /* bytes of small items in one read */
 #define WINDOW_ITEMS 256
 
-/* ---- long reads: slices side by side, in bounded memory ---- */
-
-struct slices {
-	pthread_mutex_t m;
-	pthread_cond_t c;
-	struct slice {
-		struct sf_read rd;
-		struct slices *all;
-		bool used, done;
-		int r;
-	} at[SLICES];
-};
-
-static void slice_done(struct sf_read *rd, int r)
+static int read_one(struct sf_reader *r, struct sf_read *rd, struct sf_error *err)
 {
-	struct slice *s = rd->priv;
+	int e = sf_read_wait(r, rd);
 
-	pthread_mutex_lock(&s->all->m);
-	s->done = true;
-	s->r = r;
-	pthread_cond_signal(&s->all->c);
-	pthread_mutex_unlock(&s->all->m);
+	if (e < 0)
+		sf_fail(err, e, "%s", rd->err.msg);
+	sf_read_release(rd);
+	return e;
 }
 
-static int slice_wait(struct slices *all, struct slice *s, struct sf_error *err, int r)
+static int read_long(struct sf_reader *r, struct sf_read *rd, struct sf_error *err)
 {
-	if (!s->used)
-		return r;
-	pthread_mutex_lock(&all->m);
-	while (!s->done)
-		pthread_cond_wait(&all->c, &all->m);
-	pthread_mutex_unlock(&all->m);
-	if (r >= 0 && s->r < 0)
-		r = sf_fail(err, s->r, "%s", s->rd.err.msg);
-	sf_read_release(&s->rd);
-	s->used = false;
-	return r;
-}
-
-static int read_long(struct sf_reader *rdr,
-                     int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
-                                 struct sf_error *err),
-                     void *arg, bool inner, uint64_t off, uint8_t *buf, uint64_t len,
-                     struct sf_error *err)
-{
-	struct slices *all;
-	unsigned next = 0;
-	int r = 0;
-
-	if (len <= SLICE) {
-		struct sf_read rd = {
-			.emit = emit, .arg = arg, .off = off, .len = len, .buf = buf, .inner = inner
-		};
-		if (!len)
-			return 0;
-		r = sf_read_wait(rdr, &rd);
-		if (r < 0)
-			sf_fail(err, r, "%s", rd.err.msg);
-		sf_read_release(&rd);
-		return r;
-	}
-	all = calloc(1, sizeof(*all));
-	if (!all)
-		return sf_fail(err, -ENOMEM, "no memory for a read");
-	pthread_mutex_init(&all->m, NULL);
-	pthread_cond_init(&all->c, NULL);
-	for (uint64_t at = 0, n; at < len && r >= 0; at += n, next = (next + 1) % SLICES) {
-		struct slice *s = &all->at[next];
-		n = SF_MIN(SLICE, len - at);
-		r = slice_wait(all, s, err, r);
-		if (r < 0)
-			break;
-		s->rd = (struct sf_read){ .emit = emit,
-			                  .inner = inner,
-			                  .arg = arg,
-			                  .off = off + at,
-			                  .len = n,
-			                  .buf = buf + at,
-			                  .done = slice_done,
-			                  .priv = s };
-		s->all = all;
-		s->done = false;
-		r = sf_read_start(rdr, &s->rd);
-		if (r == -EAGAIN) {
-			s->used = true;
-			sf_read_park(rdr, &s->rd);
-			r = 0;
-			continue;
-		}
-		if (r < 0)
-			sf_fail(err, r, "%s", s->rd.err.msg);
-		sf_read_release(&s->rd);
-	}
-	for (unsigned i = 0; i < SLICES; i++)
-		r = slice_wait(all, &all->at[i], err, r);
-	pthread_cond_destroy(&all->c);
-	pthread_mutex_destroy(&all->m);
-	free(all);
-	return r;
+	if (!rd->len)
+		return 0;
+	return rd->len <= SLICE ? read_one(r, rd, err)
+	                        : sf_read_slices(r, rd, SLICE, NULL, NULL, err);
 }
 
 static int emit_tensor(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
@@ -127,13 +44,24 @@ static int emit_object(void *arg, uint64_t off, uint64_t len, struct sf_parts *p
 int sf_read_tensor(struct sf_reader *r, uint32_t tensor, uint64_t off, void *buf, uint64_t len,
                    struct sf_error *err)
 {
-	return read_long(r, emit_tensor, &tensor, false, off, buf, len, err);
+	struct sf_read rd = {
+		.emit = emit_tensor, .arg = &tensor, .off = off, .len = len, .buf = buf
+	};
+
+	return read_long(r, &rd, err);
 }
 
 int sf_read_object_range(struct sf_reader *r, uint32_t object, uint64_t off, void *buf,
                          uint64_t len, struct sf_error *err)
 {
-	return read_long(r, emit_object, &object, true, off, buf, len, err);
+	struct sf_read rd = { .emit = emit_object,
+		              .arg = &object,
+		              .off = off,
+		              .len = len,
+		              .buf = buf,
+		              .inner = true };
+
+	return read_long(r, &rd, err);
 }
 
 /* ---- whole items ---- */
@@ -167,20 +95,6 @@ static int emit_items(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
 
 	for (size_t i = 0; i < w->n && r >= 0; i++)
 		r = sf_parts_object(p, w->at[i].object, 0, w->at[i].len);
-	return r;
-}
-
-static int read_window(struct sf_reader *rdr,
-                       int (*emit)(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
-                                   struct sf_error *err),
-                       struct window *w, void *buf, uint64_t len, struct sf_error *err)
-{
-	struct sf_read rd = { .emit = emit, .arg = w, .len = len, .buf = buf, .inner = true };
-	int r = sf_read_wait(rdr, &rd);
-
-	if (r < 0)
-		sf_fail(err, r, "%s", rd.err.msg);
-	sf_read_release(&rd);
 	return r;
 }
 
@@ -226,7 +140,13 @@ static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint6
 		if (bytes && k - i == 1)
 			e = sf_read_object_range(r, at[i].object, 0, buf, bytes, err);
 		else if (bytes)
-			e = read_window(r, emit_items, &w, buf, bytes, err);
+			e = read_one(r,
+			             &(struct sf_read){ .emit = emit_items,
+			                                .arg = &w,
+			                                .len = bytes,
+			                                .buf = buf,
+			                                .inner = true },
+			             err);
 		for (size_t j = i; j < k && e >= 0; pos += at[j++].len)
 			e = each(arg, at[j].object, buf + pos, at[j].len, err);
 	}
@@ -260,7 +180,13 @@ int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint
 	qsort(items, n, sizeof(*items), compare_items);
 	for (size_t i = 0; i < n && e >= 0; i += WINDOW_ITEMS) {
 		struct window w = { &items[i], SF_MIN(n - i, (size_t)WINDOW_ITEMS) };
-		e = read_window(r, emit_lens, &w, lens, w.n * sizeof(*lens), err);
+		e = read_one(r,
+		             &(struct sf_read){ .emit = emit_lens,
+		                                .arg = &w,
+		                                .len = w.n * sizeof(*lens),
+		                                .buf = lens,
+		                                .inner = true },
+		             err);
 		for (size_t k = 0; k < w.n && e >= 0; k++)
 			items[i + k].len = lens[k];
 		if (e >= 0)
