@@ -304,6 +304,7 @@ SF_SOURCES_SAVE =
 
 SF_SOURCES_LIB = \
 	%D%/lib/context.c \
+	%D%/lib/lib_cut.c \
 	%D%/lib/lib_files.c \
 	%D%/lib/lib_read.c \
 	%D%/lib/library.c \

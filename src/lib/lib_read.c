@@ -1,4 +1,4 @@
-/* Reads of tensors: many at once, each cut into pieces that are read side by side. */
+/* Reads of tensors: many at once, the pieces of each side by side. */
 #include "config.h"
 
 #include <pthread.h>
@@ -8,36 +8,14 @@
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
-#include "lib/lib_priv.h"
+#include "lib/lib_cut.h"
 #include "read/read_window.h"
 
-#define PIECE (UINT64_C(8) << 20) /* bytes of one piece of a read */
-#define PIECE_ROWS 65536 /* of a box whose elements do not lie side by side where they go */
 #define PIECES SF_READ_WINDOW_MAX /* of one request at once */
 
 struct piece {
 	size_t read; /* its number */
-	uint32_t tensor;
-	enum sf_dtype cast;
-	bool box;
-	uint64_t origin[SF_DIMS_MAX], extent[SF_DIMS_MAX];
-	const int64_t *stride;
-	void *at;
-};
-
-/* A read as it was given, checked, and how far it has been cut into pieces. */
-struct cut {
-	struct shardfuse_read rd;
-	const struct sf_tensor *t;
-	const struct sf_entry *entry;
-	uint64_t elem; /* bytes, as shown */
-	bool box;
-	uint64_t off, end; /* of a range: what is left */
-	uint64_t origin[SF_DIMS_MAX], extent[SF_DIMS_MAX], at[SF_DIMS_MAX];
-	int64_t stride[SF_DIMS_MAX]; /* as given, or dense */
-	unsigned along;              /* the dimension that is cut */
-	uint64_t step;               /* elements of it */
-	bool any;                    /* something is left */
+	struct sf_lib_piece cut;
 };
 
 struct shardfuse_request {
@@ -51,7 +29,7 @@ struct shardfuse_request {
 
 	/* of the thread that goes on with it, one at a time */
 	size_t next; /* read */
-	struct cut cut;
+	struct sf_lib_cut cut;
 	bool cutting;
 
 	struct sf_read_window window;
@@ -82,131 +60,6 @@ static struct shardfuse_request *request_of(struct sf_read_window *w)
 static struct piece *piece_of(const struct sf_window_read *rd)
 {
 	return &request_of(rd->w)->piece[rd - rd->w->at];
-}
-
-/* ---- cutting ---- */
-
-static int check_box(struct cut *c, struct sf_error *err)
-{
-	const struct sf_tensor *t = c->t;
-	uint64_t elements = PIECE / c->elem, inner = 1, dense = c->elem;
-	unsigned d;
-
-	c->any = true;
-	for (d = 0; d < t->ndim; d++) {
-		c->origin[d] = c->rd.origin ? c->rd.origin[d] : 0;
-		if (c->origin[d] <= t->shape[d])
-			c->extent[d] = c->rd.extent ? c->rd.extent[d] : t->shape[d] - c->origin[d];
-		if (c->origin[d] > t->shape[d] || c->extent[d] > t->shape[d] - c->origin[d])
-			return sf_fail(err, -EINVAL,
-			               "'%.*s': dimension %u: %llu elements at %llu, it has %llu",
-			               (int)SF_MIN(c->entry->len, 200u), c->entry->name, d,
-			               (unsigned long long)(c->rd.extent ? c->rd.extent[d] : 0),
-			               (unsigned long long)c->origin[d],
-			               (unsigned long long)t->shape[d]);
-		c->any = c->any && c->extent[d];
-		c->at[d] = 0;
-	}
-	for (d = t->ndim; d-- > 0;) {
-		c->stride[d] = c->rd.stride ? c->rd.stride[d] : (int64_t)dense;
-		dense *= c->extent[d];
-	}
-	if (!c->any || !t->ndim)
-		return 0;
-	/* a copy for each run that is contiguous in both: few enough of them, too */
-	if (c->stride[t->ndim - 1] != (int64_t)c->elem &&
-	    c->extent[t->ndim - 1] < elements / PIECE_ROWS)
-		elements = c->extent[t->ndim - 1] * PIECE_ROWS;
-	for (d = t->ndim; d > 0 && inner * c->extent[d - 1] <= elements; d--)
-		inner *= c->extent[d - 1];
-	c->along = d ? d - 1 : 0;
-	c->step = d ? SF_MAX(elements / inner, (uint64_t)1) : c->extent[0];
-	return 0;
-}
-
-static int check_range(struct cut *c, uint64_t all, struct sf_error *err)
-{
-	c->off = c->rd.off;
-	if (!sf_add(c->rd.off, c->rd.len, &c->end) || c->end > all)
-		return sf_fail(err, -EINVAL, "'%.*s': %llu bytes at %llu, it has %llu",
-		               (int)SF_MIN(c->entry->len, 200u), c->entry->name,
-		               (unsigned long long)c->rd.len, (unsigned long long)c->rd.off,
-		               (unsigned long long)all);
-	c->any = c->rd.len > 0;
-	return 0;
-}
-
-static int begin_read(struct shardfuse_request *req, size_t i, struct sf_error *err)
-{
-	struct cut *c = &req->cut;
-	int r = sf_lib_take(req->reads + i * req->size, &c->rd, sizeof(c->rd), err);
-
-	if (r >= 0)
-		r = sf_lib_tensor(req->h, c->rd.tensor, &c->t, &c->entry, err);
-	if (r < 0)
-		return r;
-	c->elem = sf_dtype_info(c->entry->dtype)->bytes;
-	c->box = !c->rd.len && !c->rd.off;
-	if (c->box)
-		return check_box(c, err);
-	if (c->rd.origin || c->rd.extent || c->rd.stride)
-		return sf_fail(err, -EINVAL, "'%.*s': a read is a box or a range, this one is both",
-		               (int)SF_MIN(c->entry->len, 200u), c->entry->name);
-	return check_range(c, sf_lib_bytes(c->t, c->entry), err);
-}
-
-static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *parts, struct sf_error *err)
-{
-	const struct piece *p = arg;
-	const struct sf_read_box box = { p->origin, p->extent, p->at, p->stride };
-
-	(void)err;
-	return p->box ? sf_parts_box(parts, p->tensor, &box, p->cast)
-	              : sf_parts_tensor(parts, p->tensor, off, len, p->cast);
-}
-
-/* The next piece, and the read without it. */
-static void next_piece(struct cut *c, struct piece *p, struct sf_read *rd)
-{
-	const struct sf_tensor *t = c->t;
-	int64_t to = 0;
-	uint64_t n = c->elem;
-	unsigned d;
-
-	p->tensor = c->entry->tensor;
-	p->cast = c->entry->dtype == t->dtype ? SF_DTYPE_NONE : (enum sf_dtype)c->entry->dtype;
-	p->box = c->box;
-	*rd = (struct sf_read){ .emit = emit, .arg = p };
-	if (!c->box) {
-		rd->off = c->off;
-		rd->len = SF_MIN(PIECE, c->end - c->off);
-		rd->buf = (char *)c->rd.buf + (c->off - c->rd.off);
-		c->off += rd->len;
-		c->any = c->off < c->end;
-		return;
-	}
-	for (d = 0; d < t->ndim; d++) {
-		p->origin[d] = c->origin[d] + c->at[d];
-		p->extent[d] = d < c->along    ? 1
-		               : d == c->along ? SF_MIN(c->step, c->extent[d] - c->at[d])
-		                               : c->extent[d];
-		to += (int64_t)c->at[d] * c->stride[d];
-		n *= p->extent[d];
-	}
-	p->stride = c->stride; /* copied while the piece is started: read/reader.h */
-	p->at = (char *)c->rd.buf + to;
-	rd->len = n;
-	c->any = false;
-	if (!t->ndim)
-		return;
-	c->at[c->along] += c->step;
-	for (d = c->along; c->at[d] >= c->extent[d]; d--) {
-		c->at[d] = 0;
-		if (!d)
-			return;
-		c->at[d - 1]++;
-	}
-	c->any = true;
 }
 
 /* ---- results ---- */
@@ -307,7 +160,8 @@ static bool more(struct shardfuse_request *req)
 
 	for (; req->next < req->n; req->next++) {
 		if (!req->cutting) {
-			int r = begin_read(req, req->next, &err);
+			int r = sf_lib_cut_begin(&req->cut, req->h,
+			                         req->reads + req->next * req->size, &err);
 			if (r < 0) {
 				fail_read(req, req->next, r, &err);
 				continue;
@@ -337,7 +191,7 @@ static bool go_on(struct shardfuse_request *req)
 		if (!rd)
 			return false;
 		piece_of(rd)->read = req->next;
-		next_piece(&req->cut, piece_of(rd), &rd->rd);
+		sf_lib_cut_next(&req->cut, &piece_of(rd)->cut, &rd->rd);
 		sf_read_window_start(rd);
 	}
 	lock(req);
