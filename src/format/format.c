@@ -23,6 +23,9 @@ const struct sf_format *sf_format_at(size_t i)
 
 /* FILES_MAX: entries of one listing; a save with a file per item of 10^4 ranks stays below. */
 #define FILES_MAX (1u << 24)
+/* Of directories that no format knows by name so many are looked into at once, whatever they are; a
+ * bucket is not listed as one for them (bucket_dirs.h). */
+#define DIRS_AT_ONCE 7
 
 SF_VEC(names, const char *);
 
@@ -30,7 +33,9 @@ struct listing {
 	struct sf_arena arena;
 	struct sf_objinfos files;
 	struct names others; /* directories, sockets … at the top */
-	bool whole;          /* directories called as steps of a run are looked into */
+	struct names unseen; /* of them, not called as steps of a run are and not looked into */
+	unsigned strangers;  /* directories that were, but no format knows */
+	bool whole;          /* all are looked into */
 	bool skipped;        /* some were not */
 	bool full;           /* there were more than are listed */
 };
@@ -41,6 +46,18 @@ struct step {
 	const struct sf_store_options *opt;
 	const char *name; /* --source-format */
 };
+
+/* Does a format look for something in a directory of this name? */
+static bool is_known_dir(const char *name)
+{
+	size_t len = strlen(name);
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
+		for (const char *const *file = formats[i]->names; *file; file++)
+			if (strncmp(*file, name, len) == 0 && (*file)[len] == '/')
+				return true;
+	return false;
+}
 
 static int add_file(void *arg, const struct sf_objinfo *info)
 {
@@ -56,10 +73,21 @@ static int add_file(void *arg, const struct sf_objinfo *info)
 	name = sf_arena_strdup(&l->arena, info->name, strlen(info->name));
 	if (!name || names_push(&l->others, name) < 0)
 		return -ENOMEM;
-	if (l->whole || !sf_run_dir_is_step(name))
+	if (l->whole || is_known_dir(name))
 		return 0;
+	bool step = sf_run_dir_is_step(name);
+	if (!step && l->strangers++ < DIRS_AT_ONCE)
+		return 0;
+	if (!step && names_push(&l->unseen, name) < 0)
+		return -ENOMEM;
 	l->skipped = true;
 	return SF_LIST_SKIP;
+}
+
+/* Of a directory that was skipped: its files. */
+static int add_below(void *arg, const struct sf_objinfo *info)
+{
+	return info->size != UINT64_MAX ? add_file(arg, info) : 0;
 }
 
 static int refuse(const struct sf_store *store, const struct sf_unread *u, struct sf_error *err)
@@ -228,11 +256,9 @@ static int check_once(const struct sf_store *store, const struct listing *l, str
 	return 0;
 }
 
-static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
+/* What a listing came to. */
+static int listed(const struct sf_store *store, struct listing *l, int r, struct sf_error *err)
 {
-	int r = store->ops->look ? look_for_names(store, l, err)
-	                         : store->ops->list(store, "", 1, add_file, l, err);
-
 	if (l->full)
 		sf_fail(err, r, "'%s': %zu files listed: more than are read from one checkpoint",
 		        store->source, l->files.n);
@@ -244,6 +270,39 @@ static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
 	if (r >= 0 && store->far && !store->ops->look)
 		r = check_once(store, l, err);
 	return r;
+}
+
+static int list(struct sf_store *store, struct listing *l, struct sf_error *err)
+{
+	int r = store->ops->look ? look_for_names(store, l, err)
+	                         : store->ops->list(store, "", 1, add_file, l, err);
+
+	return listed(store, l, r, err);
+}
+
+/* Nothing there to look into: no directory, gone, another user's. */
+static bool is_closed(int code)
+{
+	return code == -ENOENT || code == -ENOTDIR || code == -ELOOP || code == -EACCES ||
+	       code == -EPERM || code == -ENOTCONN;
+}
+
+/* What no format knows by name may be one's all the same: the newest of those that were skipped. */
+static int list_unseen(struct sf_store *store, struct listing *l, struct sf_error *err)
+{
+	size_t left = SF_RUN_DIR_LOOKED + 1; /* one more says that there are more */
+	int r = 0;
+
+	qsort(l->unseen.at, l->unseen.n, sizeof(*l->unseen.at), sf_run_dir_compare);
+	while (l->unseen.n && left-- && r >= 0) {
+		struct sf_error why = SF_ERROR_INIT;
+		r = store->ops->list(store, l->unseen.at[--l->unseen.n], 0, add_below, l, &why);
+		if (is_closed(r))
+			r = 0;
+		if (r < 0)
+			sf_fail(err, r, "%s", why.msg);
+	}
+	return listed(store, l, r, err);
 }
 
 static int probe_step(void *arg, const char *path, struct sf_error *err);
@@ -286,14 +345,15 @@ static void release(struct listing *l)
 {
 	sf_objinfos_release(&l->files);
 	names_release(&l->others);
+	names_release(&l->unseen);
 	sf_arena_release(&l->arena);
 }
 
-/* Lists the store and asks every format. */
-static int ask(struct sf_store *store, const char *name, struct listing *l,
+/* Asks every format what was listed. */
+static int ask(struct sf_store *store, const char *name, const struct listing *l,
                const struct sf_format **ret, struct sf_error *err)
 {
-	int sure = 0, r = list(store, l, err);
+	int sure = 0, r = 0;
 
 	*ret = NULL;
 	for (size_t i = 0; i < SF_ARRAY_LEN(formats) && r >= 0; i++) {
@@ -311,19 +371,30 @@ static int ask(struct sf_store *store, const char *name, struct listing *l,
 }
 
 /*
- * @step: it lies in a run directory, and is none itself. What the steps of a run hold is listed
- * only when they are not steps, but directories of a checkpoint: a run of many would list every
- * shard of each.
+ * What makes a checkpoint stands at the top, or in a directory that a format knows by name. What all
+ * others hold is listed only when there is one here, for it shows them all; the newest of them also
+ * when there is none, for they may be what makes it. What the steps of a run hold is not listed for the
+ * run at all. @step: it lies in a run directory, and is none itself.
  */
 static int look(struct sf_store *store, const char *name, bool step, struct listing *l,
                 const struct sf_format **ret, struct sf_error *err)
 {
-	int r = ask(store, name, l, ret, err);
+	int r = list(store, l, err);
 
+	*ret = NULL;
+	if (r >= 0)
+		r = ask(store, name, l, ret, err);
+	if (r >= 0 && !*ret && l->unseen.n) {
+		r = list_unseen(store, l, err);
+		if (r >= 0)
+			r = ask(store, name, l, ret, err);
+	}
 	if (r >= 0 && l->skipped && (*ret || step)) {
 		release(l);
 		*l = (struct listing){ .whole = true };
-		r = ask(store, name, l, ret, err);
+		r = list(store, l, err);
+		if (r >= 0)
+			r = ask(store, name, l, ret, err);
 	}
 	if (r >= 0 && !*ret && !step)
 		r = check_below(store, name, l, err);

@@ -45,7 +45,7 @@ extern const struct sf_format sf_format_dcp;
 extern const struct sf_format sf_format_safetensors;
 
 /*
- * sf_ckpt_load - list the store once, ask every format, load with the surest.
+ * sf_ckpt_load - list the store as far as that is needed, ask every format, load with the surest.
  * Errors: -ENOENT nothing here looks like a checkpoint (says what was looked for and what was
  * found, e.g. ".metadata.tmp only: the save was not committed"); what load says.
  */

@@ -9,7 +9,7 @@
 #include "base/mem.h"
 #include "format/run_dir.h"
 
-enum { LOOKED_AT = 64, SHOWN = 6 };
+enum { SHOWN = 6 };
 
 static size_t digits(const char *s)
 {
@@ -169,7 +169,7 @@ int sf_run_dir_refuse(const char *source, const char *const *name, size_t n,
                       struct sf_error *err)
 {
 	SF_FREE const char **step = sf_alloc_array(n, sizeof(*step));
-	struct found f = { .more = n > LOOKED_AT };
+	struct found f = { .more = n > SF_RUN_DIR_LOOKED };
 	int bad_code = 0, r;
 
 	if (!step)
@@ -177,7 +177,7 @@ int sf_run_dir_refuse(const char *source, const char *const *name, size_t n,
 	memcpy(step, name, n * sizeof(*step));
 	qsort(step, n, sizeof(*step), sf_run_dir_compare);
 	/* from the newest on; the good ones move to the end, in order */
-	for (size_t i = n; i-- > (f.more ? n - LOOKED_AT : 0);) {
+	for (size_t i = n; i-- > (f.more ? n - SF_RUN_DIR_LOOKED : 0);) {
 		struct sf_error why = SF_ERROR_INIT;
 		SF_FREE char *path = NULL;
 		if (asprintf(&path, "%s/%s", source, step[i]) < 0)

@@ -8,6 +8,8 @@
 #include "base/error.h"
 #include "store/store.h"
 
+#define SF_RUN_DIR_LOOKED 64 /* directories of a run that are asked what they are */
+
 /* step100 step-100 checkpoint-100 iter_0000100 global_step100 global_step_100 ep1-ba100 */
 bool sf_run_dir_is_step(const char *name);
 /* Which step such a name says, with fewer digits too (iter_500); -1: none, or over 18 digits. */
@@ -20,7 +22,7 @@ int sf_run_dir_compare(const void *a, const void *b);
  * instead.
  *
  * @probe tells of one directory whether a checkpoint can be loaded from it: 0, or why not. The
- * newest 64 of @name are asked. @n is not 0. Always fails: -ENOENT with those that are checkpoints,
+ * newest SF_RUN_DIR_LOOKED of @name are asked. @n is not 0. Always fails: -ENOENT with those that are checkpoints,
  * the path of the newest, and why a newer one is none; -ENOTSUP where all there is is another
  * format's.
  */

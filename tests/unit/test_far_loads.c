@@ -244,6 +244,67 @@ START_TEST(steps_of_a_run_are_not_listed)
 }
 END_TEST
 
+/* Of directories that no format knows the newest are looked into, whatever lies in them, unless there
+ * is a checkpoint here: that shows all. */
+START_TEST(what_is_in_directories_is_listed_as_far_as_it_is_needed)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_ckpt *ckpt = NULL;
+	uint8_t *meta;
+	size_t len;
+	char as[64];
+
+	/* a bucket of other things */
+	for (int i = 0; i < 200; i++)
+		for (int k = 0; k < 4; k++) {
+			snprintf(as, sizeof(as), "data%03d/%d.jpg", i, k);
+			add(as, "x", 1);
+		}
+	begin(4);
+	ck_assert_int_eq(sf_ckpt_load(store, NULL, &ckpt, &err), -ENOENT);
+	ck_assert_uint_eq(far.lists, 1 + 7 + 65);
+	end();
+
+	/* runs under names of their own, beside other things: the newest are told */
+	meta = file_at("dcp/ranklocal/ckpt/__0.metadata", &len);
+	for (int i = 0; i < 100; i++) {
+		snprintf(as, sizeof(as), "mine%d/.metadata", i);
+		add(as, meta, len);
+	}
+	begin(4);
+	ck_assert_int_eq(sf_ckpt_load(store, NULL, &ckpt, &err), -ENOENT);
+	ck_assert_msg(strstr(err.msg, "mine99"), "%s", err.msg); /* no name of our store opens */
+	end();
+
+	/* a checkpoint: what lies beside it is shown, too */
+	add("__0.metadata", meta, len);
+	for (int i = 0; i < 100; i++) {
+		snprintf(as, sizeof(as), "notes%d/a", i);
+		add(as, "1", 1);
+	}
+	begin(4);
+	ck_assert_msg(sf_ckpt_load(store, NULL, &ckpt, &err) == 0, "%s", err.msg);
+	ck_assert_uint_eq(ckpt->nlisting, 101);
+	ck_assert_uint_eq(far.lists, 1 + 7 + 1 + 100);
+	sf_ckpt_free(ckpt);
+	end();
+
+	/* what a format knows by name is looked into at once */
+	for (int i = 0; i < 100; i++) {
+		snprintf(as, sizeof(as), "a%02d/b", i);
+		add(as, "1", 1);
+	}
+	add("model/__0.metadata", meta, len);
+	begin(4);
+	int r = sf_ckpt_load(store, NULL, &ckpt, &err);
+	ck_assert_msg(r == 0, "%s", err.msg);
+	ck_assert_uint_eq(far.lists, 1 + 7 + 1 + 1 + 101);
+	sf_ckpt_free(ckpt);
+	end();
+	free(meta);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("far_loads");
@@ -255,6 +316,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, a_load_opens_nothing_that_was_not_listed, 0, 8);
 	tcase_add_test(t, one_failure_is_no_others);
 	tcase_add_test(t, steps_of_a_run_are_not_listed);
+	tcase_add_test(t, what_is_in_directories_is_listed_as_far_as_it_is_needed);
 	suite_add_tcase(s, t);
 	return s;
 }
