@@ -51,8 +51,8 @@ static int open_live(struct sf_fs *fs, sf_node node, struct sf_handle *h)
 	                         &err);
 }
 
-/* shards/ as root: the kernel reads the stored file itself, and the request is answered. false: it
- * is to be answered as for an ordinary file. */
+/* shards/ as root: the kernel reads the stored file itself, or that of the cache where all of a far one
+ * is there, and the request is answered. false: it is to be answered as for an ordinary file. */
 static bool open_passthrough(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino,
                              const struct sf_attr *a, struct sf_handle *h)
 {

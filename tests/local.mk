@@ -19,6 +19,7 @@ TESTS_UNIT = \
 	%D%/unit/test_cache_on_disk \
 	%D%/unit/test_cache_room \
 	%D%/unit/test_cache_sweep \
+	%D%/unit/test_cache_whole \
 	%D%/unit/test_catalog \
 	%D%/unit/test_catalog_map \
 	%D%/unit/test_ckpt_builder \

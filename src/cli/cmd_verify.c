@@ -226,7 +226,7 @@ static unsigned report_unreadable(struct verify *v, const struct sf_session *s)
 	for (uint32_t i = 0; i < k->nfiles; i++) {
 		const struct sf_file *f = &k->file[i];
 		struct sf_error err = SF_ERROR_INIT;
-		if (f->missing || !s->store->ops->fd)
+		if (f->missing || s->store->far || !s->store->ops->fd)
 			continue;
 		int fd = s->store->ops->fd(s->store, f->name, &f->info, &err);
 		if (fd >= 0)

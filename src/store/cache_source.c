@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -113,27 +114,55 @@ struct cached_store {
 	char *url; /* what its objects' names stand behind */
 };
 
+/* NULL: what it has cannot be kept, or no memory. */
+static struct sf_cache_object *object_of(const struct cached_store *store, const char *name,
+                                         uint64_t size, const struct sf_version *v)
+{
+	struct sf_cache_object *o = NULL;
+	SF_FREE char *version = NULL, *url = NULL;
+
+	if (sf_cache_version(size, v, time(NULL), &version) > 0 &&
+	    asprintf(&url, "%s/%s", store->url, name) >= 0)
+		o = sf_cache_object_get(store->cache, &(struct sf_cache_id){ url, version, size });
+	return o;
+}
+
+/* Passthrough goes round the filter: only of what is here whole, with every sum checked. */
+static int whole_fd(void *arg, const char *name, const struct sf_objinfo *want,
+                    struct sf_error *err)
+{
+	const struct cached_store *store = arg;
+	struct sf_cache_object *o = object_of(store, name, want->size, &want->version);
+	struct sf_blocks *c = NULL;
+	bool held = false;
+	int fd = -1;
+
+	if (o) {
+		c = sf_blocks_there(o, 0, sf_cache_nblocks(want->size), &held);
+		if (c && !held)
+			fd = fcntl(c->file->data, F_DUPFD_CLOEXEC, 0);
+		if (c)
+			sf_blocks_unref(c);
+		sf_cache_object_unref(o);
+	}
+	return fd >= 0 ? fd : sf_fail(err, -EAGAIN, "'%s': not all of it is kept here", name);
+}
+
 /* Without memory for it a source goes through as it is. */
 static int wrap(void *arg, struct sf_source *src, struct sf_source **ret, struct sf_error *err)
 {
 	struct cached_store *store = arg;
-	struct cache_source *s = NULL;
-	SF_FREE char *version = NULL, *url = NULL;
+	struct sf_cache_object *o = object_of(store, src->name, src->size, &src->version);
+	struct cache_source *s = o ? calloc(1, sizeof(*s)) : NULL;
 
 	(void)err;
-	if (sf_cache_version(src->size, &src->version, time(NULL), &version) > 0) {
-		s = calloc(1, sizeof(*s));
-		if (asprintf(&url, "%s/%s", store->url, src->name) < 0)
-			url = NULL;
-	}
-	if (s && url)
-		s->o = sf_cache_object_get(store->cache,
-		                           &(struct sf_cache_id){ url, version, src->size });
-	if (!s || !s->o) {
-		free(s);
+	if (!s) {
+		if (o)
+			sf_cache_object_unref(o);
 		*ret = sf_source_ref(src);
 		return 0;
 	}
+	s->o = o;
 	sf_filter_init(&s->flt, &cache_ops, src);
 	if (!src->ops->cancel)
 		s->flt.ops.cancel = NULL; /* what cannot be ended inside cannot be ended here */
@@ -169,7 +198,10 @@ int sf_store_cached(struct sf_store *s, struct sf_cache *c, struct sf_store **re
 		return sf_fail(err, -ENOMEM, "'%s': no memory for its cache", s->source);
 	}
 	store->cache = sf_cache_ref(c);
-	return sf_store_filter(s, wrap, done, store, ret, err);
+	int r = sf_store_filter(s, wrap, done, store, ret, err);
+	if (r >= 0)
+		sf_store_filter_fd(*ret, whole_fd);
+	return r;
 }
 
 static int process_cache(struct sf_io *io, const struct sf_store_options *opt,

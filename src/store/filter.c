@@ -94,8 +94,10 @@ void sf_filter_init(struct sf_filter *f, const struct sf_source_ops *own, struct
 
 struct filter_store {
 	struct sf_store s;
+	struct sf_store_ops ops;
 	struct sf_store *inner;
 	sf_store_wrap *wrap;
+	sf_store_fd *fd;
 	void (*done)(void *arg);
 	void *arg;
 };
@@ -140,12 +142,21 @@ static void filter_store_free(struct sf_store *s)
 	free(f);
 }
 
-static const struct sf_store_ops store_ops = { .open = filter_open,
-	                                       .list = filter_list,
-	                                       .free = filter_store_free };
-static const struct sf_store_ops looking_ops = {
-	.open = filter_open, .list = filter_list, .look = filter_look, .free = filter_store_free
-};
+static int filter_fd(struct sf_store *s, const char *name, const struct sf_objinfo *want,
+                     struct sf_error *err)
+{
+	struct filter_store *f = (struct filter_store *)s;
+
+	return f->fd(f->arg, name, want, err);
+}
+
+void sf_store_filter_fd(struct sf_store *s, sf_store_fd *fd)
+{
+	struct filter_store *f = (struct filter_store *)s;
+
+	f->fd = fd;
+	f->ops.fd = filter_fd;
+}
 
 int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *arg), void *arg,
                     struct sf_store **ret, struct sf_error *err)
@@ -161,7 +172,11 @@ int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *
 			done(arg);
 		return sf_fail(err, -ENOMEM, "no memory for a store");
 	}
-	f->s = (struct sf_store){ .ops = s->ops->look ? &looking_ops : &store_ops,
+	f->ops = (struct sf_store_ops){ .open = filter_open,
+		                        .list = filter_list,
+		                        .look = s->ops->look ? filter_look : NULL,
+		                        .free = filter_store_free };
+	f->s = (struct sf_store){ .ops = &f->ops,
 		                  .io = s->io,
 		                  .far = s->far,
 		                  .source = source,

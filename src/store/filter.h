@@ -36,12 +36,16 @@ void sf_filter_watch(struct sf_source *src, struct sf_io_req *req, struct sf_io_
  * sf_store_filter - a store whose sources all go through @wrap.
  *
  * @s is taken over, unless it fails. @wrap: *ret becomes a source around @src, which it references.
- * @done, if any, is called with @arg when the store is freed. It has no descriptors: passthrough
- * would go round the filter.
+ * @done, if any, is called with @arg when the store is freed. It has no descriptors, unless the next
+ * one says where they are: passthrough would go round the filter.
  */
 typedef int sf_store_wrap(void *arg, struct sf_source *src, struct sf_source **ret,
                           struct sf_error *err);
 int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *arg), void *arg,
                     struct sf_store **ret, struct sf_error *err);
+/* What sf_store_ops.fd() does of a store that sf_store_filter() made, before anybody uses it. */
+typedef int sf_store_fd(void *arg, const char *name, const struct sf_objinfo *want,
+                        struct sf_error *err);
+void sf_store_filter_fd(struct sf_store *s, sf_store_fd *fd);
 
 #endif

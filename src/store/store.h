@@ -149,7 +149,8 @@ struct sf_store_ops {
 	            int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
 	            struct sf_error *err);
 	/* A plain descriptor of the object for FUSE passthrough (local stores); the caller closes
-	 * it. NULL or -ENOTSUP: has none. */
+	 * it. NULL or -ENOTSUP: has none. -EAGAIN: a store that is far, of whose object not all is
+	 * here. Of one that is far it never waits, and asks no server. */
 	int (*fd)(struct sf_store *s, const char *name, const struct sf_objinfo *want,
 	          struct sf_error *err);
 	/* What sf_store_probe() (probe.h) says of it. NULL: what opens it says what is wrong. */
