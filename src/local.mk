@@ -78,6 +78,7 @@ SF_SOURCES_STORE = \
 	%D%/store/hedge.c \
 	%D%/store/hedge_times.c \
 	%D%/store/http_ask.c \
+	%D%/store/http_basic.c \
 	%D%/store/hub_token.c \
 	%D%/store/http_range.c \
 	%D%/store/http_world.c \

@@ -48,7 +48,5 @@ int sf_gs_reply(const char *text, size_t len, int64_t now, struct sf_gs_token *r
  * key. Source: RFC 7515, RFC 7519. */
 int sf_gs_jwt(struct sf_buf *to, const char *pem, const char *key_id, const char *claims,
               struct sf_error *err);
-/* Appends, in the letters for URLs and without padding, or as MIME has it. */
-void sf_gs_base64(struct sf_buf *to, const void *at, size_t len, bool url);
 
 #endif

@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "store/gs_chain.h"
+#include "store/http_basic.h"
 #include "store/s3_sign.h"
 
 /*
@@ -173,27 +174,9 @@ static int subject_token(const struct sf_aws_env *env, const struct cJSON *key, 
 static int client_header(const struct cJSON *key, char **ret, struct sf_error *err)
 {
 	const char *id = text(key, "client_id"), *secret = text(key, "client_secret");
-	struct sf_buf plain = { .limit = 16384 }, b = { .limit = 32768 };
 
-	*ret = NULL;
-	if (!id)
-		return 0;
-	sf_buf_printf(&plain, "%s:%s", id, secret ? secret : "");
-	sf_buf_str(&b, "Authorization: Basic ");
-	sf_gs_base64(&b, plain.at, sf_buf_bytes(&plain), false);
-	sf_buf_fail(&b, sf_buf_check(&plain));
-	sf_buf_cstr(&b);
-	if (plain.at)
-		explicit_bzero(plain.at, plain.len);
-	sf_buf_release(&plain);
-	if (sf_buf_check(&b) < 0) {
-		sf_buf_release(&b);
-		return sf_fail(err, -ENOMEM,
-		               "no memory for credentials, or a client_secret that is "
-		               "none");
-	}
-	*ret = (char *)b.at;
-	return 0;
+	*ret = id ? sf_http_basic(id, secret ? secret : "") : NULL;
+	return id && !*ret ? sf_fail(err, -ENOMEM, "no memory for credentials") : 0;
 }
 
 static int exchange(const struct sf_aws_env *env, const struct cJSON *key, const char *subject,

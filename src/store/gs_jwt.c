@@ -8,30 +8,9 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "store/gs_chain.h"
+#include "store/http_basic.h"
 
 #define BITS_MAX 16384 /* of a key; Google's have 2048 */
-
-void sf_gs_base64(struct sf_buf *to, const void *at, size_t len, bool url)
-{
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789";
-	const char *more = url ? "-_" : "+/";
-	const uint8_t *from = at;
-
-	for (size_t i = 0; i < len; i += 3) {
-		uint32_t v = (uint32_t)from[i] << 16;
-		size_t n = SF_MIN(len - i, (size_t)3) + 1;
-
-		v |= i + 1 < len ? (uint32_t)from[i + 1] << 8 : 0;
-		v |= i + 2 < len ? from[i + 2] : 0;
-		for (size_t k = 0; k < n; k++) {
-			uint32_t six = v >> (18 - 6 * k) & 63;
-			sf_buf_byte(to, (uint8_t)(six < 62 ? digits[six] : more[six - 62]));
-		}
-		for (; n < 4 && !url; n++)
-			sf_buf_byte(to, '=');
-	}
-}
 
 /* A key with a password: nobody is there to be asked, and OpenSSL would ask the terminal. */
 static int no_password(char *buf, int size, int rwflag, void *arg)
@@ -55,7 +34,7 @@ static int sign(EVP_PKEY *key, struct sf_buf *to)
 	if (!ok)
 		return -ENOMEM;
 	sf_buf_byte(to, '.');
-	sf_gs_base64(to, sig, len, true);
+	sf_base64(to, sig, len, true);
 	return 0;
 }
 
@@ -76,9 +55,9 @@ int sf_gs_jwt(struct sf_buf *to, const char *pem, const char *key_id, const char
 			sf_escape_json(&head, key_id, strlen(key_id));
 		}
 		sf_buf_byte(&head, '}');
-		sf_gs_base64(&jwt, head.at, sf_buf_bytes(&head), true);
+		sf_base64(&jwt, head.at, sf_buf_bytes(&head), true);
 		sf_buf_byte(&jwt, '.');
-		sf_gs_base64(&jwt, claims, strlen(claims), true);
+		sf_base64(&jwt, claims, strlen(claims), true);
 		sf_buf_fail(&jwt, sf_buf_check(&head));
 		r = sf_buf_check(&jwt);
 		if (r == 0)

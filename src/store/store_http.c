@@ -14,6 +14,7 @@
 #include "base/vec.h"
 #include "base/wipe.h"
 #include "store/hub_token.h"
+#include "store/http_basic.h"
 #include "store/http_range.h"
 #include "store/probe.h"
 #include "store/remote.h"
@@ -467,40 +468,6 @@ static const struct sf_store_ops ops = {
 	.free = http_free,
 };
 
-/* "Authorization: Basic …" of a URL's userinfo. */
-static int authorize(struct http_store *h, const struct sf_url *u)
-{
-	static const char digits[] =
-		"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-	struct sf_buf plain = { 0 }, b = { 0 };
-	size_t len = strlen(u->user) + strlen(u->password) + 1;
-
-	/* no part of it stays behind in a buffer that was too small */
-	sf_buf_extend(&plain, len + 1);
-	sf_buf_extend(&b, 32 + len * 2);
-	plain.len = b.len = 0;
-	sf_buf_printf(&plain, "%s:%s", u->user, u->password);
-	sf_buf_str(&b, "Authorization: Basic ");
-	for (size_t i = 0; i < plain.len; i += 3) {
-		uint32_t v = (uint32_t)plain.at[i] << 16;
-		v |= i + 1 < plain.len ? (uint32_t)plain.at[i + 1] << 8 : 0;
-		v |= i + 2 < plain.len ? plain.at[i + 2] : 0;
-		sf_buf_byte(&b, (uint8_t)digits[v >> 18]);
-		sf_buf_byte(&b, (uint8_t)digits[v >> 12 & 63]);
-		sf_buf_byte(&b, i + 1 < plain.len ? (uint8_t)digits[v >> 6 & 63] : '=');
-		sf_buf_byte(&b, i + 2 < plain.len ? (uint8_t)digits[v & 63] : '=');
-	}
-	sf_buf_cstr(&b);
-	bool bad = sf_buf_check(&plain) < 0 || sf_buf_check(&b) < 0;
-	if (plain.at)
-		explicit_bzero(plain.at, plain.cap);
-	sf_buf_release(&plain);
-	if (bad)
-		sf_buf_release(&b);
-	h->authorization = (char *)b.at;
-	return bad ? -ENOMEM : 0;
-}
-
 /* "Authorization: Bearer …" of a hub's user; a URL's own userinfo goes before. */
 static int authorize_hub(struct http_store *h, const struct sf_url *u, struct sf_error *err)
 {
@@ -559,7 +526,9 @@ static int fill(struct http_store *h, const struct sf_url *u)
 		return -ENOMEM;
 	for (size_t n = strlen(h->r.s.source); n && h->r.s.source[n - 1] == '/'; n--)
 		h->r.s.source[n - 1] = '\0';
-	return u->user ? authorize(h, u) : 0;
+	if (u->user && !(h->authorization = sf_http_basic(u->user, u->password)))
+		return -ENOMEM;
+	return 0;
 }
 
 int sf_store_http(struct sf_io *io, const char *source, const struct sf_store_options *opt,

@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "store/gs_chain.h"
+#include "store/http_basic.h"
 #include "tests/lib/aws_world.h"
 
 #define FOUND "{\"access_token\":\"ya29.tok\",\"expires_in\":3599,\"token_type\":\"Bearer\"}"
@@ -488,10 +489,10 @@ START_TEST(base64_in_both_alphabets)
 	for (size_t i = 0; i < SF_ARRAY_LEN(t); i++) {
 		struct sf_buf b = { 0 };
 
-		sf_gs_base64(&b, t[i].text, strlen(t[i].text), true);
+		sf_base64(&b, t[i].text, strlen(t[i].text), true);
 		ck_assert_str_eq(sf_buf_cstr(&b), t[i].url);
 		sf_buf_reset(&b);
-		sf_gs_base64(&b, t[i].text, strlen(t[i].text), false);
+		sf_base64(&b, t[i].text, strlen(t[i].text), false);
 		ck_assert_str_eq(sf_buf_cstr(&b), t[i].mime);
 		sf_buf_release(&b);
 	}
