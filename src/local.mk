@@ -79,6 +79,9 @@ SF_SOURCES_STORE = \
 	%D%/store/hedge_times.c \
 	%D%/store/http_ask.c \
 	%D%/store/http_basic.c \
+	%D%/store/http_file.c \
+	%D%/store/http_probe.c \
+	%D%/store/hub_revision.c \
 	%D%/store/hub_token.c \
 	%D%/store/http_range.c \
 	%D%/store/http_world.c \

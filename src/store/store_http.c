@@ -13,57 +13,19 @@
 #include "base/thread_pool.h"
 #include "base/vec.h"
 #include "base/wipe.h"
+#include "store/hub_revision.h"
 #include "store/hub_token.h"
 #include "store/http_basic.h"
 #include "store/http_range.h"
-#include "store/probe.h"
-#include "store/remote.h"
+#include "store/http_store.h"
 #include "store/store_http.h"
 #include "store/url.h"
-
-#define PAGE_MAX 65536 /* bytes of an answer's body that we do not want */
-
-/* An object as it was seen first. */
-struct pinned {
-	char *name, *etag; /* etag: as sf_remote_source wants it, or NULL */
-	uint64_t size;
-	int64_t mtime_ns;
-};
-SF_VEC(pins, struct pinned);
-
-struct http_store {
-	struct sf_remote_store r;
-	char *base, *query;  /* "https://host/dir", "?…" or "" */
-	char *authorization; /* a header; NULL: none */
-	struct {
-		pthread_mutex_t m;
-		struct pins pins;
-		struct sf_map names;
-	} locked;
-};
-
-/* ---- requests ---- */
-
-static char *url_of(const struct http_store *h, const char *name)
-{
-	struct sf_buf b = { 0 };
-
-	sf_buf_str(&b, h->base);
-	sf_buf_byte(&b, '/');
-	sf_url_encode(&b, name, strlen(name), true);
-	sf_buf_str(&b, h->query);
-	sf_buf_cstr(&b);
-	if (sf_buf_check(&b) >= 0)
-		return (char *)b.at;
-	sf_buf_release(&b);
-	return NULL;
-}
 
 static int http_call(struct sf_remote_store *s, const char *name, struct sf_remote_call *ret,
                      struct sf_error *err)
 {
-	struct http_store *h = (struct http_store *)s;
-	struct sf_remote_call call = { .url = url_of(h, name) };
+	struct sf_http_store *h = (struct sf_http_store *)s;
+	struct sf_remote_call call = { .url = sf_http_file_url(h, name) };
 
 	if (h->authorization && call.url) {
 		call.headers = calloc(2, sizeof(*call.headers));
@@ -80,100 +42,62 @@ static int http_call(struct sf_remote_store *s, const char *name, struct sf_remo
 
 static const struct sf_remote_ops remote_ops = { .call = http_call };
 
-enum { TAG, MODIFIED, LENGTH, RANGE, TYPE };
-static const char *const wanted[] = { "etag",          "last-modified", "content-length",
-	                              "content-range", "content-type",  NULL };
-
-/* Asks for @name's headers, or for its first byte. */
-static int ask(struct http_store *h, const char *name, bool head, struct sf_http_answer *ret,
-               struct sf_error *err)
-{
-	SF_FREE char *url = url_of(h, name);
-	const char *headers[3] = { NULL };
-	struct sf_http_ask a = { .method = head ? "HEAD" : "GET",
-		                 .url = url,
-		                 .headers = headers,
-		                 .ca_bundle = sf_remote_ca_bundle(&h->r),
-		                 .limit = PAGE_MAX,
-		                 .follow = true,
-		                 .want_headers = wanted };
-	size_t n = 0;
-	int r;
-
-	if (!url)
-		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
-	if (!head)
-		headers[n++] = "Range: bytes=0-0";
-	if (h->authorization)
-		headers[n++] = h->authorization;
-	r = sf_remote_ask(&h->r, &a, ret, err);
-	return r < 0 ? sf_fail_ctx(err, r, "'%s'", name) : 0;
-}
-
-static int refusal(const struct http_store *h, const char *name, unsigned status,
-                   struct sf_error *err)
-{
-	if (status == 404 || status == 410)
-		return sf_fail(err, -ENOENT, "'%s': not below %s (the server answers %u)", name,
-		               h->r.s.source, status);
-	if (status == 401 || status == 403)
-		return sf_fail(err, -EACCES, "'%s': the server of %s refuses the request (%u)",
-		               name, h->r.s.source, status);
-	return sf_fail(err, -EIO, "'%s': the server of %s answers %u", name, h->r.s.source, status);
-}
-
 /* What an answer says of the object; *ret_size is UINT64_MAX where it does not say how long it is. */
-static int take(const struct http_store *h, const char *name, const struct sf_http_answer *a,
-                struct pinned *ret, struct sf_error *err)
+static int take(const struct sf_http_store *h, const char *name, const struct sf_http_answer *a,
+                struct sf_http_pinned *ret, struct sf_error *err)
 {
-	const char *tag = a->kept[TAG] ? a->kept[TAG] : a->kept[MODIFIED];
+	const char *tag = a->kept[SF_HTTP_TAG] ? a->kept[SF_HTTP_TAG] : a->kept[SF_HTTP_MODIFIED];
 	uint64_t first, last;
 	int64_t modified;
 
 	ret->size = UINT64_MAX;
 	if (a->status == 206 || a->status == 416) {
-		if (!a->kept[RANGE] ||
-		    sf_content_range(a->kept[RANGE], strlen(a->kept[RANGE]), &first, &last,
-		                     &ret->size) < 0 ||
+		if (!a->kept[SF_HTTP_RANGE] ||
+		    sf_content_range(a->kept[SF_HTTP_RANGE], strlen(a->kept[SF_HTTP_RANGE]), &first,
+		                     &last, &ret->size) < 0 ||
 		    (a->status == 416 && ret->size))
-			return refusal(h, name, a->status, err);
+			return sf_http_file_refused(h, name, a->status, err);
 	} else if (a->status != 200) {
-		return refusal(h, name, a->status, err);
-	} else if (a->kept[TYPE] && strncasecmp(a->kept[TYPE], "text/html", 9) == 0 &&
+		return sf_http_file_refused(h, name, a->status, err);
+	} else if (a->kept[SF_HTTP_TYPE] &&
+	           strncasecmp(a->kept[SF_HTTP_TYPE], "text/html", 9) == 0 &&
 	           !sf_has_suffix(name, ".html")) {
 		return sf_fail(err, -EBADMSG,
 		               "'%s': the server of %s sends a web page (text/html) instead: is "
 		               "the URL that of the files?",
 		               name, h->r.s.source);
-	} else if (a->kept[LENGTH] && !sf_http_number_text(a->kept[LENGTH], &ret->size)) {
+	} else if (a->kept[SF_HTTP_LENGTH] &&
+	           !sf_http_number_text(a->kept[SF_HTTP_LENGTH], &ret->size)) {
 		return sf_fail(err, -EBADMSG, "'%s': the server says that its length is '%.40s'",
-		               name, a->kept[LENGTH]);
+		               name, a->kept[SF_HTTP_LENGTH]);
 	}
 	if (ret->size != UINT64_MAX && ret->size > INT64_MAX)
 		return sf_fail(err, -EBADMSG, "'%s': the server says that it has %" PRIu64 " bytes",
 		               name, ret->size);
 	if (tag && strlen(tag) < 1024 && !(ret->etag = strdup(tag)))
 		return sf_fail(err, -ENOMEM, "'%s': no memory", name);
-	if (a->kept[MODIFIED] && sf_http_date(a->kept[MODIFIED], &modified))
+	if (a->kept[SF_HTTP_MODIFIED] && sf_http_date(a->kept[SF_HTTP_MODIFIED], &modified))
 		ret->mtime_ns = modified * 1000000000;
 	return 0;
 }
 
 /* @name as it is now. Some servers know no HEAD, or do not say how long a file is. */
-static int see(struct http_store *h, const char *name, struct pinned *ret, struct sf_error *err)
+static int see(struct sf_http_store *h, const char *name, struct sf_http_pinned *ret,
+               struct sf_error *err)
 {
 	struct sf_http_answer a = { 0 };
-	int r = ask(h, name, true, &a, err);
+	int r = sf_http_file_ask(h, name, SF_HTTP_HEAD, &a, err);
 
 	if (r < 0)
 		return r;
 	if (a.status == 400 || a.status == 403 || a.status == 405 || a.status == 501 ||
-	    (a.status == 200 && !a.kept[LENGTH])) {
+	    (a.status == 200 && !a.kept[SF_HTTP_LENGTH])) {
 		sf_http_answer_release(&a);
-		r = ask(h, name, false, &a, err);
+		r = sf_http_file_ask(h, name, SF_HTTP_FIRST_BYTE, &a, err);
 		if (r == -E2BIG)
 			r = sf_fail(err, -ENOTSUP,
-			            "'%s': the server of %s neither answers HEAD nor gives ranges",
+			            "'%s': the server of %s neither answers HEAD nor gives "
+			            "ranges",
 			            name, h->r.s.source);
 		if (r < 0)
 			return r;
@@ -194,14 +118,14 @@ static int see(struct http_store *h, const char *name, struct pinned *ret, struc
 
 static int same_name(void *arg, uint32_t value, const char *key, size_t len)
 {
-	const struct http_store *h = arg;
+	const struct sf_http_store *h = arg;
 	const char *name = h->locked.pins.at[value].name;
 
 	return strlen(name) == len && memcmp(name, key, len) == 0;
 }
 
 /* Strings of a pin live as long as the store. */
-static bool find(struct http_store *h, const char *name, struct pinned *ret)
+static bool find(struct sf_http_store *h, const char *name, struct sf_http_pinned *ret)
 {
 	uint32_t at;
 
@@ -214,7 +138,7 @@ static bool find(struct http_store *h, const char *name, struct pinned *ret)
 }
 
 /* Takes @p's strings; who came first stays, and is what *@p then is. */
-static int pin(struct http_store *h, struct pinned *p, struct sf_error *err)
+static int pin(struct sf_http_store *h, struct sf_http_pinned *p, struct sf_error *err)
 {
 	int r = 0, failed = 0;
 	uint32_t at;
@@ -225,7 +149,7 @@ static int pin(struct http_store *h, struct pinned *p, struct sf_error *err)
 		free(p->name);
 		free(p->etag);
 		*p = h->locked.pins.at[at];
-	} else if (pins_push(&h->locked.pins, *p) < 0) {
+	} else if (sf_http_pins_push(&h->locked.pins, *p) < 0) {
 		r = -ENOMEM;
 	} else {
 		sf_map_add(&h->locked.names, p->name, strlen(p->name),
@@ -245,14 +169,17 @@ static int pin(struct http_store *h, struct pinned *p, struct sf_error *err)
 }
 
 /* @want: what is known already; NULL: it is asked for. */
-static int get(struct http_store *h, const char *name, const struct sf_objinfo *want,
-               struct pinned *ret, struct sf_error *err)
+static int get(struct sf_http_store *h, const char *name, const struct sf_objinfo *want,
+               struct sf_http_pinned *ret, struct sf_error *err)
 {
-	struct pinned p = { 0 };
+	struct sf_http_pinned p = { 0 };
 	int r;
 
 	if (find(h, name, ret))
 		return 0;
+	r = sf_http_settle(h, name, err);
+	if (r < 0)
+		return r;
 	if (want && want->size != UINT64_MAX) {
 		p.size = want->size;
 		p.mtime_ns = want->version.mtime_ns;
@@ -275,7 +202,7 @@ static int get(struct http_store *h, const char *name, const struct sf_objinfo *
 	return r;
 }
 
-static struct sf_version version_of(const struct pinned *p)
+static struct sf_version version_of(const struct sf_http_pinned *p)
 {
 	return (struct sf_version){ .mtime_ns = p->mtime_ns, .etag = p->etag };
 }
@@ -285,9 +212,9 @@ static struct sf_version version_of(const struct pinned *p)
 static int http_open(struct sf_store *s, const char *name, const struct sf_objinfo *want,
                      struct sf_source **ret, struct sf_error *err)
 {
-	struct http_store *h = (struct http_store *)s;
+	struct sf_http_store *h = (struct sf_http_store *)s;
 	struct sf_version version;
-	struct pinned p;
+	struct sf_http_pinned p;
 	int r = sf_path_check(name, strlen(name), err);
 
 	if (r >= 0)
@@ -309,13 +236,13 @@ static int http_list(struct sf_store *s, const char *dir, unsigned depth,
 }
 
 struct looking {
-	struct http_store *h;
+	struct sf_http_store *h;
 	struct look_one {
 		struct sf_task task;
 		struct looking *all;
 		const char *name;
 		int r;
-		struct pinned p;
+		struct sf_http_pinned p;
 		struct sf_error err;
 	} * at;
 	pthread_mutex_t m;
@@ -339,7 +266,7 @@ static int http_look(struct sf_store *s, const char *const *names, size_t n,
                      int (*each)(void *arg, const struct sf_objinfo *info), void *arg,
                      struct sf_error *err)
 {
-	struct looking l = { .h = (struct http_store *)s, .left = n };
+	struct looking l = { .h = (struct sf_http_store *)s, .left = n };
 	bool there = false;
 	int r = 0;
 
@@ -382,16 +309,19 @@ static int http_look(struct sf_store *s, const char *const *names, size_t n,
 
 static void http_free(struct sf_store *s)
 {
-	struct http_store *h = (struct http_store *)s;
+	struct sf_http_store *h = (struct sf_http_store *)s;
 
 	for (size_t i = 0; i < h->locked.pins.n; i++) {
 		free(h->locked.pins.at[i].name);
 		free(h->locked.pins.at[i].etag);
 	}
-	pins_release(&h->locked.pins);
+	sf_http_pins_release(&h->locked.pins);
 	sf_map_release(&h->locked.names);
 	pthread_mutex_destroy(&h->locked.m);
+	pthread_mutex_destroy(&h->hub.m);
+	pthread_cond_destroy(&h->hub.c);
 	free(h->base);
+	free(h->given);
 	free(h->query);
 	sf_wipe_free(h->authorization);
 	free(s->source);
@@ -399,77 +329,16 @@ static void http_free(struct sf_store *s)
 	free(h);
 }
 
-/* ---- what is wrong with it ---- */
-
-static bool names_file(const char *source, const char *const *names)
-{
-	const char *last = strrchr(source, '/') + 1; /* it has "://" */
-
-	while (*names && strcmp(*names, last) != 0)
-		names++;
-	return *names || sf_has_suffix(last, ".distcp") || sf_has_suffix(last, ".safetensors");
-}
-
-static bool http_probe(struct sf_store *s, const struct sf_probe *to)
-{
-	struct http_store *h = (struct http_store *)s;
-	struct sf_error err = SF_ERROR_INIT, why = SF_ERROR_INIT;
-	const char *a = h->authorization, *found = NULL;
-	struct sf_source *src = NULL;
-	uint8_t byte;
-	int r = -ENOENT;
-
-	sf_probe_say(to, SF_PROBE_OK, "endpoint", NULL, "%s", s->source);
-	sf_probe_world(to, h->base, &h->r);
-	sf_probe_say(to, SF_PROBE_OK, "credentials", NULL, "%s",
-	             !a                    ? (*h->query ? "none, but the URL has a query" : "none")
-	             : strstr(a, "Bearer") ? "a hub's token (HF_TOKEN, or its token file)"
-	                                   : "userinfo of the URL");
-	for (size_t i = 0; to->names[i] && r == -ENOENT; i++) {
-		found = to->names[i];
-		r = http_open(s, found, NULL, &src, &err);
-		if (r == -EACCES) { /* who may not list a bucket is told 403 of what is not there */
-			why = err;
-			r = -ENOENT;
-		}
-	}
-	if (r >= 0 || r == -ENOENT)
-		sf_probe_say(to, SF_PROBE_OK, "server", NULL, "it answers");
-	if (r >= 0)
-		r = sf_source_read(src, 0, &byte, src->size ? 1 : 0, SF_FETCH_METADATA, &err);
-	sf_source_unref(src);
-	if (r >= 0) {
-		sf_probe_say(to, SF_PROBE_OK, "reading", NULL, "a byte of '%s'", found);
-		return true;
-	}
-	if (r == -ENOENT && why.msg[0])
-		sf_probe_failed(to, h->base, -EACCES, &why);
-	else if (r == -ENOENT && names_file(s->source, to->names))
-		sf_probe_say(to, SF_PROBE_BAD, "files",
-		             "SOURCE is the URL without its last part: the directory of the files",
-		             "'%s' is named as a file of a checkpoint is, not its directory",
-		             s->source);
-	else if (r == -ENOENT)
-		sf_probe_say(to, SF_PROBE_BAD, "files",
-		             "the URL names the directory of the files, not a page about it (of a "
-		             "Hugging Face hub: .../resolve/REV, not .../tree/REV)",
-		             "nothing that a checkpoint has is there: .metadata, "
-		             "model.safetensors and others are asked for");
-	else
-		sf_probe_failed(to, h->base, r, &err);
-	return false;
-}
-
 static const struct sf_store_ops ops = {
 	.open = http_open,
 	.list = http_list,
 	.look = http_look,
-	.probe = http_probe,
+	.probe = sf_http_probe,
 	.free = http_free,
 };
 
 /* "Authorization: Bearer …" of a hub's user; a URL's own userinfo goes before. */
-static int authorize_hub(struct http_store *h, const struct sf_url *u, struct sf_error *err)
+static int authorize_hub(struct sf_http_store *h, const struct sf_url *u, struct sf_error *err)
 {
 	char *token = NULL;
 	int r = u->user ? 0 : sf_hub_token(u, &token, err);
@@ -507,9 +376,10 @@ static char *hash_of(const char *base, const char *query)
 	return strdup(text);
 }
 
-static int fill(struct http_store *h, const struct sf_url *u)
+static int fill(struct sf_http_store *h, const struct sf_url *u)
 {
 	struct sf_buf base = { 0 }, query = { 0 };
+	size_t at, len;
 
 	sf_buf_printf(&base, "%s://%s%s%s%s", u->scheme, u->host, u->port ? ":" : "",
 	              u->port ? u->port : "", u->path);
@@ -526,6 +396,7 @@ static int fill(struct http_store *h, const struct sf_url *u)
 		return -ENOMEM;
 	for (size_t n = strlen(h->r.s.source); n && h->r.s.source[n - 1] == '/'; n--)
 		h->r.s.source[n - 1] = '\0';
+	h->hub.settled = !sf_hub_revision(h->base, &at, &len);
 	if (u->user && !(h->authorization = sf_http_basic(u->user, u->password)))
 		return -ENOMEM;
 	return 0;
@@ -535,7 +406,7 @@ int sf_store_http(struct sf_io *io, const char *source, const struct sf_store_op
                   struct sf_store **ret, struct sf_error *err)
 {
 	SF_CLEANUP(sf_url_release) struct sf_url u = { 0 };
-	struct http_store *h;
+	struct sf_http_store *h;
 	struct sf_http *http;
 	int r = sf_url_parse(source, &u, err);
 
@@ -548,6 +419,8 @@ int sf_store_http(struct sf_io *io, const char *source, const struct sf_store_op
 	if (!h)
 		return sf_fail(err, -ENOMEM, "'%s': no memory", u.shown);
 	pthread_mutex_init(&h->locked.m, NULL);
+	pthread_mutex_init(&h->hub.m, NULL);
+	pthread_cond_init(&h->hub.c, NULL);
 	h->r.s.ops = &ops;
 	h->r.s.far = true;
 	h->r.s.io = io;
