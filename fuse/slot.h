@@ -47,7 +47,8 @@ void sf_slots_release(struct sf_slots *slots);
 int sf_slots_add(struct sf_slots *slots, struct sf_session *s, double timeout,
                  void (*given_back)(void *arg, struct sf_session *s), void *arg,
                  struct sf_slot **ret);
-/* No name leads there from now on. It goes when the last one lets go. */
+/* No name leads there from now on. It goes when the last one lets go. The root of a mount stays until
+ * sf_slots_release: it is tests that put a second checkpoint beside it and take it away again. */
 void sf_slots_leave(struct sf_slots *slots, struct sf_slot *slot);
 
 static inline uint64_t sf_slot_ino(const struct sf_slot *slot, sf_node node)

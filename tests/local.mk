@@ -230,7 +230,7 @@ endif
 
 # What tests alone need of C: linked where it is used.
 noinst_LTLIBRARIES += libsftest.la
-libsftest_la_SOURCES = %D%/lib/http_server.c %D%/lib/sigv4_check.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
+libsftest_la_SOURCES = %D%/lib/file_range.c %D%/lib/http_server.c %D%/lib/sigv4_check.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
 LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.

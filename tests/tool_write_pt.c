@@ -12,8 +12,8 @@
 
 #include "base/mem.h"
 #include "parse/pickle_write.h"
-#include "parse/torch_file_plan.h"
 #include "parse/zip_write.h"
+#include "tests/lib/file_range.h"
 
 struct archive {
 	FILE *f;
@@ -101,7 +101,7 @@ int main(int argc, char **argv)
 	if (r >= 0)
 		r = sf_torch_file_plan(&plan, &err);
 	if (r >= 0)
-		r = sf_torch_file_range(&plan, 0, sf_torch_file_size(&plan), &to);
+		r = torch_file_range(&plan, 0, sf_torch_file_size(&plan), &to);
 	sf_buf_release(&a.pkl);
 	return fclose(a.f) != 0 || r < 0;
 }

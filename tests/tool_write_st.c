@@ -4,12 +4,11 @@
  * bytes count up.
  */
 #include "config.h"
+#include "tests/lib/file_range.h"
 
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>
-
-#include "parse/st_file_plan.h"
 
 static const uint64_t shape[2] = { 2, 3 };
 static uint8_t bytes[6 * 16];
@@ -58,7 +57,7 @@ int main(int argc, char **argv)
 	}
 	int r = sf_st_file_plan(&plan, metadata, strlen(metadata), &err);
 	if (r >= 0)
-		r = sf_st_file_range(&plan, 0, sf_st_file_size(&plan), &to);
+		r = st_file_range(&plan, 0, sf_st_file_size(&plan), &to);
 	sf_st_file_release(&plan);
 	return fclose(f) != 0 || r < 0;
 }

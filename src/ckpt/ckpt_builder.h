@@ -147,9 +147,8 @@ void sf_ckpt_builder_facts(struct sf_ckpt_builder *b, const char *writer,
 int sf_ckpt_builder_warn(struct sf_ckpt_builder *b, const char *key_or_null, const char *code,
                          const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /*
- * Groups: by default from paths (ckpt_group.h), which fits all formats that are read so far: only
- * tests call this. A format with other rules (Megatron's roles) names each key's group.
- * @role: enum sf_role.
+ * Groups: by default from paths (ckpt_group.h), which fits all formats that are read; tests alone
+ * call this. A format whose paths do not tell names each key's group. @role: enum sf_role.
  */
 int sf_ckpt_builder_group(struct sf_ckpt_builder *b, const char *key, size_t key_len,
                           const char *group, enum sf_role role, unsigned strip,

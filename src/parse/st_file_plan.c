@@ -166,22 +166,3 @@ int sf_st_file_record(const struct sf_st_file *f, size_t rec, uint64_t off, uint
 	return rec < data ? header_record(f, rec, off, len, to)
 	                  : to->payload(to->arg, f->tensor[rec - data], off, len);
 }
-
-/* Of several empty records and the one behind them, that one. */
-static size_t record_at(const struct sf_st_file *f, uint64_t off)
-{
-	return sf_last_start(f->start, SF_ST_FILE_RECORDS(f->n), off);
-}
-
-int sf_st_file_range(const struct sf_st_file *f, uint64_t off, uint64_t len,
-                     const struct sf_st_file_sink *to)
-{
-	int r = 0;
-
-	for (uint64_t n; len > 0 && r >= 0; off += n, len -= n) {
-		size_t rec = record_at(f, off);
-		n = SF_MIN(f->start[rec + 1] - off, len);
-		r = sf_st_file_record(f, rec, off - f->start[rec], n, to);
-	}
-	return r;
-}

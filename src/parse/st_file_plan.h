@@ -66,8 +66,5 @@ struct sf_st_file_sink {
 /* Bytes [off, off+len) of a record: inside it. What the sink says, or -ENOMEM. */
 int sf_st_file_record(const struct sf_st_file *f, size_t rec, uint64_t off, uint64_t len,
                       const struct sf_st_file_sink *to);
-/* The same of the whole file, for who writes one in a pass: so far tests and tests/tool_write_st.c. */
-int sf_st_file_range(const struct sf_st_file *f, uint64_t off, uint64_t len,
-                     const struct sf_st_file_sink *to);
 
 #endif

@@ -214,36 +214,3 @@ int sf_torch_file_piece(const struct sf_torch_file *f, size_t piece, uint64_t of
 	}
 	return r < 0 || len == 0 ? r : to->payload(to->arg, (uint32_t)piece, off - made, len);
 }
-
-static size_t piece_at(const struct sf_torch_file *f, uint64_t off)
-{
-	return sf_last_start(f->start, SF_TORCH_FILE_PIECES(f->nstorage), off);
-}
-
-int sf_torch_file_range(const struct sf_torch_file *f, uint64_t off, uint64_t len,
-                        const struct sf_torch_file_sink *to)
-{
-	const uint64_t head = sf_torch_file_pickle_off(f), tail = head + f->pkl_len;
-	int r = 0;
-
-	for (uint64_t n; len > 0 && r >= 0; off += n, len -= n) {
-		struct sf_buf out = { 0 };
-		if (off < head) {
-			n = SF_MIN(head - off, len);
-			sf_torch_file_put_head(f, &out);
-			r = hand_over(&out, off, n, to);
-		} else if (off < tail) {
-			n = SF_MIN(tail - off, len);
-			r = to->pickle(to->arg, off - head, n);
-		} else if (off < f->start[0]) {
-			n = SF_MIN(f->start[0] - off, len);
-			sf_torch_file_put_byteorder(f, &out);
-			r = hand_over(&out, off - tail, n, to);
-		} else {
-			size_t piece = piece_at(f, off);
-			n = SF_MIN(f->start[piece + 1] - off, len);
-			r = sf_torch_file_piece(f, piece, off - f->start[piece], n, to);
-		}
-	}
-	return r;
-}

@@ -67,8 +67,5 @@ struct sf_torch_file_sink {
  * used. A range inside a payload costs nothing else. */
 int sf_torch_file_piece(const struct sf_torch_file *f, size_t piece, uint64_t off, uint64_t len,
                         const struct sf_torch_file_sink *to);
-/* The same of the whole file, for who writes one in a pass: so far tests and tests/tool_write_pt.c. */
-int sf_torch_file_range(const struct sf_torch_file *f, uint64_t off, uint64_t len,
-                        const struct sf_torch_file_sink *to);
 
 #endif

@@ -7,8 +7,8 @@
 
 #include "base/mem.h"
 #include "parse/safetensors.h"
-#include "parse/st_file_plan.h"
 #include "tests/lib/sf_test.h"
+#include "tests/lib/file_range.h"
 
 enum { MAX = 60 };
 #define METADATA "{\"format\":\"pt\",\"by\":\"a test\"}"
@@ -58,7 +58,7 @@ static int range(struct writer *w, uint64_t off, uint64_t len)
 	w->calls = 0;
 	w->payload = 0;
 	sf_buf_reset(&w->out);
-	return sf_st_file_range(&w->plan, off, len, &to);
+	return st_file_range(&w->plan, off, len, &to);
 }
 
 static int plan(struct writer *w, uint32_t n, struct sf_error *err)

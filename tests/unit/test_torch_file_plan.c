@@ -6,11 +6,11 @@
 
 #include "base/mem.h"
 #include "parse/pickle_write.h"
-#include "parse/torch_file_plan.h"
 #include "parse/torch_item.h"
 #include "parse/zip_read.h"
 #include "parse/zip_write.h"
 #include "tests/lib/sf_test.h"
+#include "tests/lib/file_range.h"
 
 enum { MAX = 40 };
 
@@ -64,7 +64,7 @@ static int range(struct writer *w, uint64_t off, uint64_t len)
 
 	w->calls = 0;
 	sf_buf_reset(&w->out);
-	return sf_torch_file_range(&w->plan, off, len, &to);
+	return torch_file_range(&w->plan, off, len, &to);
 }
 
 static void plan(struct writer *w, uint32_t n)
