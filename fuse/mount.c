@@ -30,6 +30,7 @@ struct daemon {
 	struct sf_mount_notes notes;
 	struct sf_session *fetched; /* what is fetched ahead; NULL: nothing */
 	struct sf_prefetch prefetch;
+	enum sf_prefetch_mode prefetch_mode;
 };
 
 static void log_syslog(void *arg, enum sf_log_level level, const char *line)
@@ -119,7 +120,7 @@ static void serving(void *arg)
 	d->lock_fd = -1;
 	sf_mount_notes_say(&d->notes, d->common, d->ready_fd < 0);
 	if (d->fetched)
-		sf_prefetch_start(&d->prefetch, d->fetched);
+		sf_prefetch_start(&d->prefetch, d->fetched, d->prefetch_mode);
 	if (d->ready_fd < 0)
 		return;
 	prctl(PR_SET_PDEATHSIG, 0); /* it may go now, but not without having heard of us */
@@ -193,9 +194,11 @@ static int mount_and_serve(struct sf_mount_options *o, struct sf_common *common,
 {
 	struct sf_serve_options serve;
 	struct sf_session s = { 0 };
-	struct daemon d = {
-		.ready_fd = -1, .lock_fd = -1, .common = common, .fetched = o->prefetch ? &s : NULL
-	};
+	struct daemon d = { .ready_fd = -1,
+		            .lock_fd = -1,
+		            .common = common,
+		            .fetched = o->prefetch != SF_PREFETCH_NONE ? &s : NULL,
+		            .prefetch_mode = o->prefetch };
 	SF_CLEANUP(sf_auto_unmount_end) struct sf_auto_unmount cleaner = { 0 };
 	SF_FREE char *mountpoint = NULL;
 	SF_FREE char *fuse_options = NULL;

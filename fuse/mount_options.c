@@ -16,12 +16,16 @@
 
 static int parse_prefetch(void *dest, const char *value, struct sf_error *err)
 {
-	bool files = strcmp(value, "files") == 0;
+	static const char *const words[] = { [SF_PREFETCH_NONE] = "none",
+		                             [SF_PREFETCH_FILES] = "files",
+		                             [SF_PREFETCH_AUTO] = "auto" };
 
-	if (!files && strcmp(value, "none") != 0)
-		return sf_fail(err, -EINVAL, "'%s' is not one of files, none", value);
-	((struct sf_mount_options *)dest)->prefetch = files;
-	return 0;
+	for (size_t i = 0; i < SF_ARRAY_LEN(words); i++)
+		if (strcmp(value, words[i]) == 0) {
+			((struct sf_mount_options *)dest)->prefetch = (enum sf_prefetch_mode)i;
+			return 0;
+		}
+	return sf_fail(err, -EINVAL, "'%s' is not one of files, none, auto", value);
 }
 
 const struct sf_opt sf_mount_option_table[] = {
@@ -43,8 +47,9 @@ const struct sf_opt sf_mount_word_table[] = {
 	  "unmount when the daemon is killed" },
 	{ "nonempty", 0, SF_OPT_FLAG, AT(nonempty), NULL, NULL,
 	  "mount over files without a warning, even over SOURCE" },
-	{ "prefetch", 0, SF_OPT_CALL, 0, parse_prefetch, "files|none",
-	  "files: fetch what is stored in the background (default: none)" },
+	{ "prefetch", 0, SF_OPT_CALL, 0, parse_prefetch, "files|none|auto",
+	  "fetch what is stored in the background: files at once, auto when an eighth was read "
+	  "(default: none)" },
 	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER",
 	  "owner of the files (default: the user who mounts)" },
 	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "group of the files" },

@@ -2,6 +2,7 @@
 #ifndef SF_FUSE_MOUNT_OPTIONS_H
 #define SF_FUSE_MOUNT_OPTIONS_H
 
+#include "fuse/prefetch.h"
 #include "fuse/serve.h"
 #include "tool/common.h"
 
@@ -10,7 +11,7 @@ struct sf_mount_options {
 	bool foreground, debug, single;
 	bool sloppy, fake; /* mount(8)'s -s -f when called as mount.shardfuse */
 	bool allow_other, allow_root, auto_unmount, nonempty;
-	bool prefetch; /* prefetch=files */
+	enum sf_prefetch_mode prefetch;
 	const char *uid, *gid, *umask;
 	uint64_t readahead; /* bytes; 0: not given */
 	char **kept;        /* copies of words that the options point into */

@@ -163,8 +163,25 @@ def prefetched(d):
         check("none is none", "prefetch" not in counters(m))
     with Mount(CKPT, "prefetch=files") as m:
         check("of a local checkpoint too", until(lambda: done(m)), counters(m))
-    r = run(URL, d, "-o", "prefetch=auto,cache_size=0")
-    check("another word is refused", r.returncode == 2 and "'auto' is not one of files, none" in r.stderr, r.stderr)
+    with Mount(URL, f"cache_dir={d}/a", "prefetch=auto", "readahead=4K") as m:
+        with open(f"{m}/shards/.metadata", "rb") as f:
+            f.read()
+        time.sleep(2.5)  # two looks
+        check("auto fetches nothing for who reads little", "prefetch" not in counters(m), counters(m))
+        with open(max((f"{m}/shards/{f}" for f in os.listdir(f"{m}/shards") if f.endswith(".distcp")), key=os.path.getsize), "rb") as f:
+            f.read()
+        check("and the rest for who reads an eighth of it", until(lambda: done(m)), counters(m))
+        before = server.bytes
+        check("which is there then", open(f"{m}/checkpoint.safetensors", "rb").read() == want and server.bytes == before, server.bytes - before)
+    with Mount(URL, f"cache_dir={d}/a2", "cache_size=100KB", "prefetch=auto", f"log_file={log}.a") as m:
+        check("auto still reads right where it does not fit", open(f"{m}/checkpoint.safetensors", "rb").read() == want)
+        check("and says why nothing is fetched, once", until(lambda: os.path.exists(f"{log}.a") and "the cache keeps 100000" in open(f"{log}.a").read()) and "prefetch" not in counters(m), open(f"{log}.a").read())
+    with Mount(CKPT, "prefetch=auto") as m:
+        open(f"{m}/checkpoint.safetensors", "rb").read()
+        time.sleep(1.5)
+        check("of a local checkpoint auto is none", "prefetch" not in counters(m))
+    r = run(URL, d, "-o", "prefetch=all,cache_size=0")
+    check("another word is refused", r.returncode == 2 and "'all' is not one of files, none, auto" in r.stderr, r.stderr)
 
 
 with tempfile.TemporaryDirectory() as work:
