@@ -38,10 +38,10 @@ SF_SOURCES_STORE = \
 	%D%/store/aws_chain.c \
 	%D%/store/aws_config.c \
 	%D%/store/aws_credentials.c \
-	%D%/store/aws_env.c \
 	%D%/store/aws_metadata.c \
 	%D%/store/aws_process.c \
 	%D%/store/aws_reply.c \
+	%D%/store/aws_setup.c \
 	%D%/store/aws_sts.c \
 	%D%/store/bucket_dirs.c \
 	%D%/store/bucket_list.c \
@@ -60,6 +60,7 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_space.c \
 	%D%/store/cache_sweep.c \
 	%D%/store/cache_wait.c \
+	%D%/store/cloud_env.c \
 	%D%/store/fetch_many.c \
 	%D%/store/fd_budget.c \
 	%D%/store/filter.c \

@@ -38,7 +38,7 @@ int main(int argc, char **argv)
 {
 	const struct sf_store_options opt = { .profile = argc > 1 ? argv[1] : NULL };
 	const char *home = getenv("HOME");
-	const struct sf_aws_env env = {
+	const struct sf_cloud_env env = {
 		.get = get, .home = home ? home : "", .ask = ask, .now = now
 	};
 	struct sf_aws_provider *p;

@@ -12,7 +12,7 @@
 
 struct chain {
 	const struct sf_store_options *opt;
-	const struct sf_aws_env *env;
+	const struct sf_cloud_env *env;
 	struct sf_aws_setup setup;
 	const char *seen[PROFILES_MAX]; /* profiles on the way, the first is the setup's */
 	unsigned nseen;
@@ -55,16 +55,16 @@ static int from(struct chain *c, int r, struct sf_aws_credentials *ret, const ch
 
 static int by_variables(struct chain *c, struct sf_aws_credentials *ret)
 {
-	SF_FREE char *id = sf_aws_var(c->env, "AWS_ACCESS_KEY_ID");
+	SF_FREE char *id = sf_cloud_var(c->env, "AWS_ACCESS_KEY_ID");
 	char *secret, *token;
 	int r;
 
 	if (!id)
 		return -ENOKEY;
-	secret = sf_aws_var(c->env, "AWS_SECRET_ACCESS_KEY");
-	token = sf_aws_var(c->env, "AWS_SECURITY_TOKEN");
+	secret = sf_cloud_var(c->env, "AWS_SECRET_ACCESS_KEY");
+	token = sf_cloud_var(c->env, "AWS_SECURITY_TOKEN");
 	if (!token)
-		token = sf_aws_var(c->env, "AWS_SESSION_TOKEN");
+		token = sf_cloud_var(c->env, "AWS_SESSION_TOKEN");
 	if (!secret)
 		r = sf_fail(c->err, -EBADMSG,
 		            "AWS_ACCESS_KEY_ID is set, but AWS_SECRET_ACCESS_KEY is not");
@@ -141,9 +141,9 @@ static int assume(struct chain *c, const char *profile, struct sf_aws_role *role
 static int by_web_identity(struct chain *c, const char *profile, bool variables,
                            struct sf_aws_credentials *ret)
 {
-	SF_FREE char *file = variables ? sf_aws_var(c->env, "AWS_WEB_IDENTITY_TOKEN_FILE") : NULL;
-	SF_FREE char *arn = variables ? sf_aws_var(c->env, "AWS_ROLE_ARN") : NULL;
-	SF_FREE char *name = variables ? sf_aws_var(c->env, "AWS_ROLE_SESSION_NAME") : NULL;
+	SF_FREE char *file = variables ? sf_cloud_var(c->env, "AWS_WEB_IDENTITY_TOKEN_FILE") : NULL;
+	SF_FREE char *arn = variables ? sf_cloud_var(c->env, "AWS_ROLE_ARN") : NULL;
+	SF_FREE char *name = variables ? sf_cloud_var(c->env, "AWS_ROLE_SESSION_NAME") : NULL;
 	struct sf_aws_role role = {
 		.token_file = file ? file : get(c, profile, "web_identity_token_file"),
 		.arn = arn ? arn : get(c, profile, "role_arn"),
@@ -269,7 +269,7 @@ static int by_profile(struct chain *c, const char *profile, bool variables,
 	return r == -ENOKEY ? by_keys(c, profile, false, ret) : r;
 }
 
-int sf_aws_chain_load(const struct sf_store_options *opt, const struct sf_aws_env *env,
+int sf_aws_chain_load(const struct sf_store_options *opt, const struct sf_cloud_env *env,
                       struct sf_aws_credentials *ret, struct sf_error *err)
 {
 	struct sf_error own = SF_ERROR_INIT;

@@ -3,7 +3,7 @@
 #ifndef SF_STORE_AWS_CHAIN_H
 #define SF_STORE_AWS_CHAIN_H
 
-#include "store/aws_env.h"
+#include "store/aws_setup.h"
 #include "store/s3_sign.h"
 
 /*
@@ -12,7 +12,7 @@
  * container's server, the machine's. The first that is set up says it, be that an error. -ENOKEY:
  * none is. May take as long as programs and servers do.
  */
-int sf_aws_chain_load(const struct sf_store_options *opt, const struct sf_aws_env *env,
+int sf_aws_chain_load(const struct sf_store_options *opt, const struct sf_cloud_env *env,
                       struct sf_aws_credentials *ret, struct sf_error *err);
 
 /* All below: 0, or negative with a message that has no secret in it; -ENOKEY is "not set up" and
@@ -31,13 +31,13 @@ int sf_aws_reply_xml(const char *text, size_t len, struct sf_aws_credentials *re
 
 /* What a program prints. @argv ends with NULL; found by PATH. It is killed, and all that it started,
  * when env->program_ms are over or env->stop is true. */
-int sf_aws_process(const struct sf_aws_env *env, const char *const *argv,
+int sf_aws_process(const struct sf_cloud_env *env, const char *const *argv,
                    struct sf_aws_credentials *ret, struct sf_error *err);
 
-int sf_aws_container(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
+int sf_aws_container(const struct sf_cloud_env *env, struct sf_aws_credentials *ret,
                      struct sf_error *err);
 /* The machine's own server; whatever goes wrong on the way to a role's name is "not set up". */
-int sf_aws_machine(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
+int sf_aws_machine(const struct sf_cloud_env *env, struct sf_aws_credentials *ret,
                    struct sf_error *err);
 
 /* A role and how to ask STS for it. NULL: not given. */
@@ -48,7 +48,7 @@ struct sf_aws_role {
 	const char *token_file; /* of a web identity: read at each call; NULL: signed by @as */
 	const struct sf_aws_credentials *as;
 };
-int sf_aws_assume(const struct sf_aws_env *env, const struct sf_aws_role *role,
+int sf_aws_assume(const struct sf_cloud_env *env, const struct sf_aws_role *role,
                   struct sf_aws_credentials *ret, struct sf_error *err);
 
 #endif

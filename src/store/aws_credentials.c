@@ -8,8 +8,8 @@
 #include "store/aws_credentials.h"
 
 struct sf_aws_provider {
-	struct sf_aws_env env;       /* asks by way of ask() below */
-	struct sf_aws_env outside;   /* as it was given */
+	struct sf_cloud_env env;     /* asks by way of ask() below */
+	struct sf_cloud_env outside; /* as it was given */
 	struct sf_store_options opt; /* its strings are the caller's */
 	struct sf_renew *renew;
 };
@@ -91,7 +91,7 @@ static const struct sf_renew_ops renew_ops = {
 
 /* ---- what others call ---- */
 
-int sf_aws_provider_new(const struct sf_store_options *opt, const struct sf_aws_env *env,
+int sf_aws_provider_new(const struct sf_store_options *opt, const struct sf_cloud_env *env,
                         struct sf_aws_provider **ret, struct sf_error *err)
 {
 	struct sf_aws_provider *p = calloc(1, sizeof(*p));

@@ -2,7 +2,7 @@
 #ifndef SF_STORE_AWS_CREDENTIALS_H
 #define SF_STORE_AWS_CREDENTIALS_H
 
-#include "store/aws_env.h"
+#include "store/aws_setup.h"
 #include "store/renew.h"
 #include "store/s3_sign.h"
 
@@ -10,7 +10,7 @@
  * some that hold waits for others. */
 struct sf_aws_provider;
 /* @env is copied, what it points to stays the caller's; @opt may be NULL. Nothing is asked yet. */
-int sf_aws_provider_new(const struct sf_store_options *opt, const struct sf_aws_env *env,
+int sf_aws_provider_new(const struct sf_store_options *opt, const struct sf_cloud_env *env,
                         struct sf_aws_provider **ret, struct sf_error *err);
 /* Nobody uses it any more: a server or program that is asked just now is not waited for. NULL is
  * fine. */

@@ -11,7 +11,7 @@
 #define CONTAINER_TRIES 3
 #define MACHINE_MS 1000 /* one try: elsewhere nobody answers, and a laptop must not wait */
 
-static int ask(const struct sf_aws_env *env, const char *method, const char *url,
+static int ask(const struct sf_cloud_env *env, const char *method, const char *url,
                const char *const *headers, unsigned timeout_ms, struct sf_http_answer *ret,
                struct sf_error *err)
 {
@@ -59,22 +59,22 @@ static bool is_allowed(const char *url)
 }
 
 /* "Authorization: ..." of the agent, malloc'ed; NULL and 0: none is wanted. */
-static int container_token(const struct sf_aws_env *env, char **ret, struct sf_error *err)
+static int container_token(const struct sf_cloud_env *env, char **ret, struct sf_error *err)
 {
-	SF_FREE char *file = sf_aws_var(env, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
+	SF_FREE char *file = sf_cloud_var(env, "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE");
 	SF_FREE char *text = NULL;
 	size_t len;
 	int r = 0;
 
 	*ret = NULL;
 	if (file) {
-		r = sf_aws_read_file(file, 16384, &text, &len);
+		r = sf_cloud_read_file(file, 16384, &text, &len);
 		if (r < 0)
 			return sf_fail(err, r,
 			               "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE '%.200s': %s", file,
 			               strerror(-r));
 	} else {
-		text = sf_aws_var(env, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
+		text = sf_cloud_var(env, "AWS_CONTAINER_AUTHORIZATION_TOKEN");
 		if (!text)
 			return 0;
 		len = strlen(text);
@@ -87,10 +87,10 @@ static int container_token(const struct sf_aws_env *env, char **ret, struct sf_e
 	return r;
 }
 
-int sf_aws_container(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
+int sf_aws_container(const struct sf_cloud_env *env, struct sf_aws_credentials *ret,
                      struct sf_error *err)
 {
-	SF_FREE char *relative = sf_aws_var(env, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
+	SF_FREE char *relative = sf_cloud_var(env, "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI");
 	SF_FREE char *url = NULL;
 	const char *headers[2] = { NULL, NULL };
 	struct sf_http_answer a;
@@ -107,7 +107,7 @@ int sf_aws_container(const struct sf_aws_env *env, struct sf_aws_credentials *re
 		if (!url)
 			return sf_fail(err, -ENOMEM, "no memory for credentials");
 	} else {
-		url = sf_aws_var(env, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
+		url = sf_cloud_var(env, "AWS_CONTAINER_CREDENTIALS_FULL_URI");
 		if (!url)
 			return -ENOKEY;
 	}
@@ -137,9 +137,9 @@ int sf_aws_container(const struct sf_aws_env *env, struct sf_aws_credentials *re
 	return r;
 }
 
-static bool is_true(const struct sf_aws_env *env, const char *name)
+static bool is_true(const struct sf_cloud_env *env, const char *name)
 {
-	SF_FREE char *v = sf_aws_var(env, name);
+	SF_FREE char *v = sf_cloud_var(env, name);
 
 	return v && strcasecmp(v, "true") == 0;
 }
@@ -156,7 +156,7 @@ static bool is_word(const struct sf_http_answer *a)
 }
 
 /* Where the machine is; NULL: it does not say. */
-static char *machine_region(const struct sf_aws_env *env, const char *root, int root_len,
+static char *machine_region(const struct sf_cloud_env *env, const char *root, int root_len,
                             const char *const *headers)
 {
 	struct sf_http_answer a;
@@ -169,12 +169,12 @@ static char *machine_region(const struct sf_aws_env *env, const char *root, int 
 	return region;
 }
 
-int sf_aws_machine(const struct sf_aws_env *env, struct sf_aws_credentials *ret,
+int sf_aws_machine(const struct sf_cloud_env *env, struct sf_aws_credentials *ret,
                    struct sf_error *err)
 {
 	static const char *const wanted[] = { "x-aws-ec2-metadata-token-ttl-seconds: 21600", NULL };
-	SF_FREE char *base = sf_aws_var(env, "AWS_EC2_METADATA_SERVICE_ENDPOINT");
-	SF_FREE char *mode = sf_aws_var(env, "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
+	SF_FREE char *base = sf_cloud_var(env, "AWS_EC2_METADATA_SERVICE_ENDPOINT");
+	SF_FREE char *mode = sf_cloud_var(env, "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE");
 	const char *root = base                                    ? base
 	                   : mode && strcasecmp(mode, "ipv6") == 0 ? "http://[fd00:ec2::254]"
 	                                                           : "http://169.254.169.254";

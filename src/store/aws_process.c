@@ -48,7 +48,7 @@ static int start(const char *const *argv, int out, pid_t *ret)
 	return -e;
 }
 
-static int time_left(const struct sf_aws_env *env, int64_t end)
+static int time_left(const struct sf_cloud_env *env, int64_t end)
 {
 	if (env->stop && *env->stop)
 		return -ECANCELED;
@@ -56,7 +56,7 @@ static int time_left(const struct sf_aws_env *env, int64_t end)
 }
 
 /* All that it prints, until it closes its end: 0, of time_left(), -E2BIG, -ENOMEM, -errno. */
-static int listen_to(const struct sf_aws_env *env, int fd, int64_t end, struct sf_buf *to)
+static int listen_to(const struct sf_cloud_env *env, int fd, int64_t end, struct sf_buf *to)
 {
 	for (;;) {
 		struct pollfd p = { fd, POLLIN, 0 };
@@ -85,7 +85,7 @@ static int listen_to(const struct sf_aws_env *env, int fd, int64_t end, struct s
 }
 
 /* It may have closed its end and go on: 0, of time_left(). */
-static int wait_for(const struct sf_aws_env *env, pid_t pid, int64_t end, int *status)
+static int wait_for(const struct sf_cloud_env *env, pid_t pid, int64_t end, int *status)
 {
 	const struct timespec tick = { .tv_nsec = 5000000 };
 	int r = 0;
@@ -95,7 +95,7 @@ static int wait_for(const struct sf_aws_env *env, pid_t pid, int64_t end, int *s
 	return r;
 }
 
-int sf_aws_process(const struct sf_aws_env *env, const char *const *argv,
+int sf_aws_process(const struct sf_cloud_env *env, const char *const *argv,
                    struct sf_aws_credentials *ret, struct sf_error *err)
 {
 	const unsigned most_ms = env->program_ms ? env->program_ms : WAIT_MS;

@@ -54,7 +54,7 @@ static int place_of(const struct sf_aws_role *role, struct place *ret, struct sf
 }
 
 /* Headers that prove who asks; *ret is NULL where none do. */
-static int sign(const struct sf_aws_env *env, const struct sf_aws_role *role,
+static int sign(const struct sf_cloud_env *env, const struct sf_aws_role *role,
                 const struct place *place, const struct sf_buf *body, const char *const *headers,
                 char ***ret, struct sf_error *err)
 {
@@ -91,7 +91,7 @@ static int told(const struct sf_http_answer *a, struct sf_aws_credentials *ret,
 	return sf_fail(err, -EIO, "STS answers %u", a->status);
 }
 
-static int ask(const struct sf_aws_env *env, const struct sf_aws_role *role,
+static int ask(const struct sf_cloud_env *env, const struct sf_aws_role *role,
                const struct place *place, const struct sf_buf *body, struct sf_aws_credentials *ret,
                struct sf_error *err)
 {
@@ -130,7 +130,7 @@ static int ask(const struct sf_aws_env *env, const struct sf_aws_role *role,
 	return r;
 }
 
-int sf_aws_assume(const struct sf_aws_env *env, const struct sf_aws_role *role,
+int sf_aws_assume(const struct sf_cloud_env *env, const struct sf_aws_role *role,
                   struct sf_aws_credentials *ret, struct sf_error *err)
 {
 	struct sf_buf body = { .limit = 1 << 20 };
@@ -142,7 +142,7 @@ int sf_aws_assume(const struct sf_aws_env *env, const struct sf_aws_role *role,
 	if (r < 0)
 		return r;
 	if (role->token_file) {
-		r = sf_aws_read_file(role->token_file, TOKEN_FILE_MAX, &token, &len);
+		r = sf_cloud_read_file(role->token_file, TOKEN_FILE_MAX, &token, &len);
 		if (r < 0)
 			return sf_fail(err, r, "token file '%.300s': %s", role->token_file,
 			               strerror(-r));

@@ -14,19 +14,19 @@
 #define HINT "gcloud auth application-default login"
 
 /* The project that is to pay, whatever the file says. */
-static int take_project(const struct sf_aws_env *env, const struct cJSON *key,
+static int take_project(const struct sf_cloud_env *env, const struct cJSON *key,
                         struct sf_gs_token *ret, struct sf_error *err)
 {
 	const char *s;
 
-	ret->project = sf_aws_var(env, "GOOGLE_CLOUD_QUOTA_PROJECT");
+	ret->project = sf_cloud_var(env, "GOOGLE_CLOUD_QUOTA_PROJECT");
 	if (ret->project || !key || sf_json_get_str(key, "quota_project_id", &s, NULL) < 0 || !*s)
 		return 0;
 	ret->project = strdup(s);
 	return ret->project ? 0 : sf_fail(err, -ENOMEM, "no memory for credentials");
 }
 
-static int by_text(const struct sf_aws_env *env, const char *path, const char *text, size_t len,
+static int by_text(const struct sf_cloud_env *env, const char *path, const char *text, size_t len,
                    struct sf_gs_token *ret, struct sf_error *err)
 {
 	struct sf_gs_token t = { .token = NULL };
@@ -53,12 +53,12 @@ static int by_text(const struct sf_aws_env *env, const char *path, const char *t
 }
 
 /* -ENOKEY: there is none, and it need not be there. */
-static int by_file(const struct sf_aws_env *env, const char *path, bool named,
+static int by_file(const struct sf_cloud_env *env, const char *path, bool named,
                    struct sf_gs_token *ret, struct sf_error *err)
 {
 	char *text;
 	size_t len;
-	int r = sf_aws_read_file(path, FILE_MAX, &text, &len);
+	int r = sf_cloud_read_file(path, FILE_MAX, &text, &len);
 
 	/* another user's, as a daemon may see it: what else there is may do */
 	if (!named && (r == -ENOENT || r == -ENOTDIR || r == -EACCES))
@@ -72,10 +72,10 @@ static int by_file(const struct sf_aws_env *env, const char *path, bool named,
 	return r < 0 ? sf_fail_ctx(err, r, "credentials file '%.300s'", path) : 0;
 }
 
-static int by_gcloud(const struct sf_aws_env *env, struct sf_gs_token *ret, struct sf_error *err)
+static int by_gcloud(const struct sf_cloud_env *env, struct sf_gs_token *ret, struct sf_error *err)
 {
 	static const char name[] = "application_default_credentials.json";
-	SF_FREE char *dir = sf_aws_var(env, "CLOUDSDK_CONFIG");
+	SF_FREE char *dir = sf_cloud_var(env, "CLOUDSDK_CONFIG");
 	SF_FREE char *path = NULL;
 	int n;
 
@@ -91,12 +91,12 @@ static int by_gcloud(const struct sf_aws_env *env, struct sf_gs_token *ret, stru
 }
 
 /* The machine's own server; a wrong one is told by what it does not say of itself. */
-static int by_machine(const struct sf_aws_env *env, struct sf_gs_token *ret, struct sf_error *err)
+static int by_machine(const struct sf_cloud_env *env, struct sf_gs_token *ret, struct sf_error *err)
 {
 	static const char *const headers[] = { "Metadata-Flavor: Google", NULL };
 	static const char *const want[] = { "metadata-flavor", NULL };
-	SF_FREE char *given = sf_aws_var(env, "GCE_METADATA_HOST");
-	SF_FREE char *off = sf_aws_var(env, "NO_GCE_CHECK");
+	SF_FREE char *given = sf_cloud_var(env, "GCE_METADATA_HOST");
+	SF_FREE char *off = sf_cloud_var(env, "NO_GCE_CHECK");
 	struct sf_http_answer a = { 0 };
 	struct sf_gs_token t = { .token = NULL };
 	char url[600];
@@ -143,9 +143,9 @@ static int by_machine(const struct sf_aws_env *env, struct sf_gs_token *ret, str
 	return r < 0 && r != -ENOKEY ? sf_fail_ctx(err, r, "the machine's service account") : r;
 }
 
-int sf_gs_chain_load(const struct sf_aws_env *env, struct sf_gs_token *ret, struct sf_error *err)
+int sf_gs_chain_load(const struct sf_cloud_env *env, struct sf_gs_token *ret, struct sf_error *err)
 {
-	SF_FREE char *path = sf_aws_var(env, "GOOGLE_APPLICATION_CREDENTIALS");
+	SF_FREE char *path = sf_cloud_var(env, "GOOGLE_APPLICATION_CREDENTIALS");
 	int r;
 
 	if (path)

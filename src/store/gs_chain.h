@@ -16,27 +16,27 @@ struct cJSON;
  * machine's own server: the first that is there says it, be that an error. -ENOKEY: none is. May take
  * as long as servers do.
  */
-int sf_gs_chain_load(const struct sf_aws_env *env, struct sf_gs_token *ret, struct sf_error *err);
+int sf_gs_chain_load(const struct sf_cloud_env *env, struct sf_gs_token *ret, struct sf_error *err);
 
 /* All below: 0, or negative with a message that has no secret in it. ret->from and ret->project are
  * the caller's to fill. */
 
 /* A token of what a credentials file (its JSON) says, of any kind. *ret_who, if not NULL: the account,
  * malloc'ed; NULL where the file does not tell. */
-int sf_gs_key_token(const struct sf_aws_env *env, const struct cJSON *key, const char *scope,
+int sf_gs_key_token(const struct sf_cloud_env *env, const struct cJSON *key, const char *scope,
                     struct sf_gs_token *ret, char **ret_who, struct sf_error *err);
 /* The same of kind external_account. */
-int sf_gs_external_token(const struct sf_aws_env *env, const struct cJSON *key, const char *scope,
+int sf_gs_external_token(const struct sf_cloud_env *env, const struct cJSON *key, const char *scope,
                          struct sf_gs_token *ret, struct sf_error *err);
 /* A token of the account that @url stands for, made with token @as of somebody who may. */
-int sf_gs_impersonate(const struct sf_aws_env *env, const char *url, const struct cJSON *delegates,
-                      const char *as, const char *scope, struct sf_gs_token *ret,
-                      struct sf_error *err);
+int sf_gs_impersonate(const struct sf_cloud_env *env, const char *url,
+                      const struct cJSON *delegates, const char *as, const char *scope,
+                      struct sf_gs_token *ret, struct sf_error *err);
 
 /* What answers with a token is asked: three times where it is in trouble. @url has to be safe to send
  * secrets to (gs_place.h). @body: what is posted, overwritten here when done; @authorization: a
  * header, or NULL. */
-int sf_gs_post(const struct sf_aws_env *env, const char *url, const char *type,
+int sf_gs_post(const struct sf_cloud_env *env, const char *url, const char *type,
                const char *authorization, struct sf_buf *body, struct sf_gs_token *ret,
                struct sf_error *err);
 /* Such an answer: {access_token, expires_in}, or {accessToken, expireTime}. */

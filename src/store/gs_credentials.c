@@ -7,8 +7,8 @@
 #include "store/gs_chain.h"
 
 struct sf_gs_provider {
-	struct sf_aws_env env;     /* asks by way of ask() below */
-	struct sf_aws_env outside; /* as it was given */
+	struct sf_cloud_env env;     /* asks by way of ask() below */
+	struct sf_cloud_env outside; /* as it was given */
 	struct sf_renew *renew;
 };
 
@@ -81,7 +81,7 @@ static const struct sf_renew_ops renew_ops = {
 
 /* ---- what others call ---- */
 
-int sf_gs_provider_new(const struct sf_aws_env *env, struct sf_gs_provider **ret,
+int sf_gs_provider_new(const struct sf_cloud_env *env, struct sf_gs_provider **ret,
                        struct sf_error *err)
 {
 	struct sf_gs_provider *p = calloc(1, sizeof(*p));

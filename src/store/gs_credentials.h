@@ -3,7 +3,7 @@
 #ifndef SF_STORE_GS_CREDENTIALS_H
 #define SF_STORE_GS_CREDENTIALS_H
 
-#include "store/aws_env.h"
+#include "store/cloud_env.h"
 #include "store/renew.h"
 
 struct sf_gs_token {
@@ -18,7 +18,7 @@ void sf_gs_token_release(struct sf_gs_token *t); /* overwrites it */
 struct sf_gs_provider;
 /* @env, which is the world outside for all clouds, is copied; what it points to stays the caller's.
  * Nothing is asked yet. */
-int sf_gs_provider_new(const struct sf_aws_env *env, struct sf_gs_provider **ret,
+int sf_gs_provider_new(const struct sf_cloud_env *env, struct sf_gs_provider **ret,
                        struct sf_error *err);
 void sf_gs_provider_free(struct sf_gs_provider *p); /* nobody uses it any more; NULL is fine */
 

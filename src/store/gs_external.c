@@ -28,7 +28,7 @@ static const char *text(const struct cJSON *obj, const char *name)
 
 static int from_file(const char *path, char **ret, size_t *ret_len, struct sf_error *err)
 {
-	int r = sf_aws_read_file(path, SUBJECT_MAX, ret, ret_len);
+	int r = sf_cloud_read_file(path, SUBJECT_MAX, ret, ret_len);
 
 	return r < 0 ? sf_fail(err, r, "token file '%.300s': %s", path, strerror(-r)) : 0;
 }
@@ -68,7 +68,7 @@ static int take_headers(const struct cJSON *source, char **to, struct sf_error *
 	return 0;
 }
 
-static int from_url(const struct sf_aws_env *env, const struct cJSON *source, const char *url,
+static int from_url(const struct sf_cloud_env *env, const struct cJSON *source, const char *url,
                     char **ret, size_t *ret_len, struct sf_error *err)
 {
 	char *headers[HEADERS_MAX + 1] = { NULL };
@@ -134,7 +134,7 @@ static int take_format(const struct cJSON *source, char **t, size_t *len, struct
 }
 
 /* Somebody else's token; read anew each time, since it changes. */
-static int subject_token(const struct sf_aws_env *env, const struct cJSON *key, char **ret,
+static int subject_token(const struct sf_cloud_env *env, const struct cJSON *key, char **ret,
                          size_t *ret_len, struct sf_error *err)
 {
 	const struct cJSON *source;
@@ -179,7 +179,7 @@ static int client_header(const struct cJSON *key, char **ret, struct sf_error *e
 	return id && !*ret ? sf_fail(err, -ENOMEM, "no memory for credentials") : 0;
 }
 
-static int exchange(const struct sf_aws_env *env, const struct cJSON *key, const char *subject,
+static int exchange(const struct sf_cloud_env *env, const struct cJSON *key, const char *subject,
                     const char *scope, struct sf_gs_token *ret, struct sf_error *err)
 {
 	const char *url = text(key, "token_url"), *audience = text(key, "audience"),
@@ -219,7 +219,7 @@ static int exchange(const struct sf_aws_env *env, const struct cJSON *key, const
 	return r;
 }
 
-int sf_gs_external_token(const struct sf_aws_env *env, const struct cJSON *key, const char *scope,
+int sf_gs_external_token(const struct sf_cloud_env *env, const struct cJSON *key, const char *scope,
                          struct sf_gs_token *ret, struct sf_error *err)
 {
 	const char *other = text(key, "service_account_impersonation_url");

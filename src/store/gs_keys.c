@@ -37,7 +37,7 @@ static int name_of(const char *who, char **ret_who, struct sf_error *err)
 }
 
 /* Source: RFC 7523. */
-static int by_service_account(const struct sf_aws_env *env, const struct cJSON *key,
+static int by_service_account(const struct sf_cloud_env *env, const struct cJSON *key,
                               const char *scope, struct sf_gs_token *ret, char **ret_who,
                               struct sf_error *err)
 {
@@ -72,7 +72,7 @@ static int by_service_account(const struct sf_aws_env *env, const struct cJSON *
 	return r;
 }
 
-static int by_user(const struct sf_aws_env *env, const struct cJSON *key, struct sf_gs_token *ret,
+static int by_user(const struct sf_cloud_env *env, const struct cJSON *key, struct sf_gs_token *ret,
                    struct sf_error *err)
 {
 	const char *id, *secret, *refresh;
@@ -99,7 +99,7 @@ static int by_user(const struct sf_aws_env *env, const struct cJSON *key, struct
 }
 
 /* Another account, in whose name somebody who may acts. */
-static int by_other(const struct sf_aws_env *env, const struct cJSON *key, const char *scope,
+static int by_other(const struct sf_cloud_env *env, const struct cJSON *key, const char *scope,
                     struct sf_gs_token *ret, struct sf_error *err)
 {
 	const struct cJSON *source, *delegates = NULL;
@@ -122,7 +122,7 @@ static int by_other(const struct sf_aws_env *env, const struct cJSON *key, const
 	return r;
 }
 
-int sf_gs_key_token(const struct sf_aws_env *env, const struct cJSON *key, const char *scope,
+int sf_gs_key_token(const struct sf_cloud_env *env, const struct cJSON *key, const char *scope,
                     struct sf_gs_token *ret, char **ret_who, struct sf_error *err)
 {
 	const char *type;

@@ -66,7 +66,7 @@ static bool say_clock(struct gs_probe *p)
 /* Why there is no token. */
 static void say_no_token(struct gs_probe *p, int r, const struct sf_error *err)
 {
-	SF_FREE char *file = sf_aws_var(&p->s->env, "GOOGLE_APPLICATION_CREDENTIALS");
+	SF_FREE char *file = sf_cloud_var(&p->s->env, "GOOGLE_APPLICATION_CREDENTIALS");
 	const char *remedy;
 
 	/* whoever gives tokens is another server than the bucket's */

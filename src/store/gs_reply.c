@@ -101,7 +101,7 @@ static int told(const struct sf_http_answer *a, const char *url, int64_t now,
 	               "%.*s answers %u %s: %s", n, host, a->status, e.reason, e.message);
 }
 
-int sf_gs_post(const struct sf_aws_env *env, const char *url, const char *type,
+int sf_gs_post(const struct sf_cloud_env *env, const char *url, const char *type,
                const char *authorization, struct sf_buf *body, struct sf_gs_token *ret,
                struct sf_error *err)
 {
@@ -143,9 +143,9 @@ int sf_gs_post(const struct sf_aws_env *env, const char *url, const char *type,
 	return r;
 }
 
-int sf_gs_impersonate(const struct sf_aws_env *env, const char *url, const struct cJSON *delegates,
-                      const char *as, const char *scope, struct sf_gs_token *ret,
-                      struct sf_error *err)
+int sf_gs_impersonate(const struct sf_cloud_env *env, const char *url,
+                      const struct cJSON *delegates, const char *as, const char *scope,
+                      struct sf_gs_token *ret, struct sf_error *err)
 {
 	struct sf_buf body = { .limit = 65536 };
 	const char *comma = "";

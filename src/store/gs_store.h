@@ -18,7 +18,7 @@ struct sf_gs_store {
 	char *project; /* that pays for requests; NULL: the credentials', or the bucket's */
 	char *home;
 	bool emulated; /* the endpoint is STORAGE_EMULATOR_HOST */
-	struct sf_aws_env env;
+	struct sf_cloud_env env;
 	struct sf_gs_provider *provider; /* NULL: nobody in particular asks */
 	struct {
 		pthread_mutex_t m;

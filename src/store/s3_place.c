@@ -3,7 +3,7 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "store/aws_env.h"
+#include "store/aws_setup.h"
 #include "store/s3_place.h"
 #include "store/url.h"
 

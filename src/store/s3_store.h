@@ -18,7 +18,7 @@ struct sf_s3_store {
 	char *prefix;                       /* of its keys: "" or with '/' at its end */
 	char *home;
 	bool payer; /* whoever asks pays */
-	struct sf_aws_env env;
+	struct sf_cloud_env env;
 	struct sf_aws_provider *provider;
 	struct sf_s3_keys *keys;
 	struct {

@@ -123,8 +123,8 @@ static int fill(struct sf_gs_store *s, const struct sf_url *u, const struct sf_s
 	s->home = strdup(home ? home : "");
 	if (!s->home)
 		return sf_fail(err, -ENOMEM, "no memory");
-	sf_aws_env_of(&s->r, s->home, &s->env);
-	if (!endpoint && (emulator = sf_aws_var(&s->env, "STORAGE_EMULATOR_HOST"))) {
+	sf_cloud_env_of(&s->r, s->home, &s->env);
+	if (!endpoint && (emulator = sf_cloud_var(&s->env, "STORAGE_EMULATOR_HOST"))) {
 		endpoint = emulator;
 		s->emulated = true;
 		nobody = true; /* what is said to an emulator is not for others to hear */

@@ -124,7 +124,7 @@ static const struct sf_store_ops ops = {
 /* ---- opening ---- */
 
 /* "": Amazon's. NULL: no memory. */
-static char *endpoint_of(const struct sf_store_options *opt, const struct sf_aws_env *env,
+static char *endpoint_of(const struct sf_store_options *opt, const struct sf_cloud_env *env,
                          const struct sf_aws_setup *setup)
 {
 	char *e, *other;
@@ -134,7 +134,7 @@ static char *endpoint_of(const struct sf_store_options *opt, const struct sf_aws
 	e = sf_aws_endpoint(env, setup, "s3");
 	if (!e || *e)
 		return e;
-	other = sf_aws_var(env, "S3_ENDPOINT_URL"); /* as s5cmd and tools of PyTorch have it */
+	other = sf_cloud_var(env, "S3_ENDPOINT_URL"); /* as s5cmd and tools of PyTorch have it */
 	if (!other)
 		return e;
 	free(e);
@@ -149,7 +149,7 @@ static int trust(struct sf_s3_store *s, const struct sf_store_options *opt,
 
 	if (opt && opt->ca_bundle)
 		return 0;
-	s->r.ca_bundle = sf_aws_var(&s->env, "AWS_CA_BUNDLE");
+	s->r.ca_bundle = sf_cloud_var(&s->env, "AWS_CA_BUNDLE");
 	if (!s->r.ca_bundle && of_profile && !(s->r.ca_bundle = strdup(of_profile)))
 		return sf_fail(err, -ENOMEM, "no memory");
 	return 0;
@@ -170,7 +170,7 @@ static int fill(struct sf_s3_store *s, const struct sf_url *u, const struct sf_s
 	s->keys = sf_s3_keys_new();
 	if (!s->home || !s->r.s.source || !s->prefix || !s->keys)
 		return sf_fail(err, -ENOMEM, "no memory");
-	sf_aws_env_of(&s->r, s->home, &s->env);
+	sf_cloud_env_of(&s->r, s->home, &s->env);
 	if (get)
 		s->env.get = get;
 	r = sf_aws_setup_read(opt, &s->env, &setup, err);

@@ -6,7 +6,7 @@
 
 /*
  * sf_store_s3 - what lies below a prefix of a bucket. Endpoint, region, credentials: the options,
- * else what an AWS user has set up (aws_env.h, aws_credentials.h). Nothing is asked yet.
+ * else what an AWS user has set up (aws_setup.h, aws_credentials.h). Nothing is asked yet.
  *
  * An object is read in the version (ETag) that the listing, or a HEAD, gave: another one is -ESTALE.
  * -EINVAL: the URL, the endpoint or the bucket's name; -ENOTSUP: what s3_place.h says, or no libcurl.

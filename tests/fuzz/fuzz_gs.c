@@ -88,7 +88,7 @@ static void check(int r, struct sf_gs_token *t, const struct sf_error *err)
 static void credentials(const char *text, size_t size)
 {
 	struct input in = { text, size };
-	const struct sf_aws_env env = { .home = "", .ask = ask, .ask_arg = &in, .now = now };
+	const struct sf_cloud_env env = { .home = "", .ask = ask, .ask_arg = &in, .now = now };
 	struct sf_gs_token t = { .token = NULL };
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_json *j;

@@ -1,4 +1,4 @@
-/* What struct sf_aws_env is in a test: variables in a list, answers by URL, a clock that is set. */
+/* What struct sf_cloud_env is in a test: variables in a list, answers by URL, a clock that is set. */
 #ifndef SF_TESTS_LIB_AWS_WORLD_H
 #define SF_TESTS_LIB_AWS_WORLD_H
 
@@ -28,7 +28,7 @@ struct aws_world {
 		pthread_mutex_t m;
 		char url[512], headers[8192], body[8192]; /* of the last that was asked */
 	} last;
-	struct sf_aws_env env;
+	struct sf_cloud_env env;
 };
 
 static inline char *aws_world_get(void *arg, const char *name)
@@ -92,12 +92,12 @@ static inline void aws_world_init(struct aws_world *w)
 	ck_assert_ptr_nonnull(mkdtemp(w->dir));
 	pthread_mutex_init(&w->last.m, NULL);
 	w->now = 1600000000;
-	w->env = (struct sf_aws_env){ .get = aws_world_get,
-		                      .arg = w,
-		                      .home = w->dir,
-		                      .ask = aws_world_ask,
-		                      .ask_arg = w,
-		                      .now = aws_world_now };
+	w->env = (struct sf_cloud_env){ .get = aws_world_get,
+		                        .arg = w,
+		                        .home = w->dir,
+		                        .ask = aws_world_ask,
+		                        .ask_arg = w,
+		                        .now = aws_world_now };
 }
 
 /* A file of the home directory; its folder is made. */

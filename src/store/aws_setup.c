@@ -1,100 +1,17 @@
 #include "config.h"
 
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "base/mem.h"
-#include "store/aws_env.h"
-#include "store/remote.h"
-
-static char *get_variable(void *arg, const char *name)
-{
-	const char *v = getenv(name);
-
-	(void)arg;
-	return v ? strdup(v) : NULL;
-}
-
-static int64_t now(void *arg)
-{
-	(void)arg;
-	return (int64_t)time(NULL);
-}
-
-static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer *ret,
-               struct sf_error *err)
-{
-	const struct sf_remote_store *s = arg;
-	struct sf_http_ask one = *what;
-
-	if (!one.ca_bundle)
-		one.ca_bundle = sf_remote_ca_bundle(s);
-	return sf_http_ask(s->s.io, &one, ret, err);
-}
-
-void sf_aws_env_of(struct sf_remote_store *s, const char *home, struct sf_aws_env *ret)
-{
-	*ret = (struct sf_aws_env){
-		.get = get_variable, .home = home, .ask = ask, .ask_arg = s, .now = now
-	};
-}
-
-char *sf_aws_var(const struct sf_aws_env *env, const char *name)
-{
-	char *v = env->get(env->arg, name);
-
-	if (v && !*v) {
-		free(v);
-		v = NULL;
-	}
-	return v;
-}
-
-int sf_aws_read_file(const char *path, size_t limit, char **ret, size_t *ret_len)
-{
-	int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-	char *text = fd < 0 ? NULL : malloc(limit + 2);
-	size_t n = 0;
-	int r = 0;
-
-	if (fd < 0)
-		return -errno;
-	while (text && n <= limit) {
-		ssize_t got = read(fd, text + n, limit + 1 - n);
-
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			r = -errno;
-		if (got <= 0)
-			break;
-		n += (size_t)got;
-	}
-	close(fd);
-	if (!text)
-		return -ENOMEM;
-	if (n > limit)
-		r = -E2BIG;
-	if (r < 0) {
-		explicit_bzero(text, n);
-		free(text);
-		return r;
-	}
-	text[n] = '\0';
-	*ret = text;
-	*ret_len = n;
-	return 0;
-}
+#include "store/aws_setup.h"
 
 /* The file that @var names, or @below the home directory. */
-static int read_one(const struct sf_aws_env *env, const char *var, const char *below,
+static int read_one(const struct sf_cloud_env *env, const char *var, const char *below,
                     bool credentials, struct sf_aws_config *c, struct sf_error *err)
 {
-	SF_FREE char *named = sf_aws_var(env, var);
+	SF_FREE char *named = sf_cloud_var(env, var);
 	SF_FREE char *path = NULL;
 	char *text;
 	size_t len;
@@ -108,7 +25,7 @@ static int read_one(const struct sf_aws_env *env, const char *var, const char *b
 		path = NULL;
 	if (!path)
 		return sf_fail(err, -ENOMEM, "no memory to read the files of AWS");
-	r = sf_aws_read_file(path, SF_AWS_CONFIG_BYTES, &text, &len);
+	r = sf_cloud_read_file(path, SF_AWS_CONFIG_BYTES, &text, &len);
 	if (r == -ENOENT || r == -ENOTDIR)
 		return 0;
 	/* another user's, as a daemon may see it: what else there is may do */
@@ -129,7 +46,7 @@ void sf_aws_setup_release(struct sf_aws_setup *s)
 	s->profile = NULL;
 }
 
-int sf_aws_setup_read(const struct sf_store_options *opt, const struct sf_aws_env *env,
+int sf_aws_setup_read(const struct sf_store_options *opt, const struct sf_cloud_env *env,
                       struct sf_aws_setup *ret, struct sf_error *err)
 {
 	struct sf_aws_setup s = { .profile_given = opt && opt->profile };
@@ -141,9 +58,9 @@ int sf_aws_setup_read(const struct sf_store_options *opt, const struct sf_aws_en
 		             &s.config, err);
 	if (r < 0)
 		goto fail;
-	s.profile = s.profile_given ? strdup(opt->profile) : sf_aws_var(env, "AWS_PROFILE");
+	s.profile = s.profile_given ? strdup(opt->profile) : sf_cloud_var(env, "AWS_PROFILE");
 	if (!s.profile && !s.profile_given)
-		s.profile = sf_aws_var(env, "AWS_DEFAULT_PROFILE");
+		s.profile = sf_cloud_var(env, "AWS_DEFAULT_PROFILE");
 	named = s.profile != NULL;
 	if (!s.profile)
 		s.profile = strdup("default");
@@ -178,23 +95,23 @@ static char *copy(const char *s)
 	return strdup(s ? s : "");
 }
 
-char *sf_aws_region(const struct sf_store_options *opt, const struct sf_aws_env *env,
+char *sf_aws_region(const struct sf_store_options *opt, const struct sf_cloud_env *env,
                     const struct sf_aws_setup *s)
 {
 	char *v = NULL;
 
 	if (opt && opt->region)
 		return strdup(opt->region);
-	v = sf_aws_var(env, "AWS_REGION");
+	v = sf_cloud_var(env, "AWS_REGION");
 	if (!v)
-		v = sf_aws_var(env, "AWS_DEFAULT_REGION");
+		v = sf_cloud_var(env, "AWS_DEFAULT_REGION");
 	return v ? v : copy(sf_aws_setup_get(s, "region"));
 }
 
-char *sf_aws_endpoint(const struct sf_aws_env *env, const struct sf_aws_setup *s,
+char *sf_aws_endpoint(const struct sf_cloud_env *env, const struct sf_aws_setup *s,
                       const char *service)
 {
-	char name[64], *v = sf_aws_var(env, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
+	char name[64], *v = sf_cloud_var(env, "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS");
 	bool ignored = v && strcasecmp(v, "true") == 0;
 	const char *services, *ignore = sf_aws_setup_get(s, "ignore_configured_endpoint_urls");
 
@@ -205,9 +122,9 @@ char *sf_aws_endpoint(const struct sf_aws_env *env, const struct sf_aws_setup *s
 	for (char *c = name; *c; c++)
 		if (*c >= 'a' && *c <= 'z')
 			*c = (char)(*c - 'a' + 'A');
-	v = sf_aws_var(env, name);
+	v = sf_cloud_var(env, name);
 	if (!v)
-		v = sf_aws_var(env, "AWS_ENDPOINT_URL");
+		v = sf_cloud_var(env, "AWS_ENDPOINT_URL");
 	if (v)
 		return v;
 	services = sf_aws_setup_get(s, "services");
