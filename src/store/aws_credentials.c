@@ -8,47 +8,20 @@
 #include "store/aws_credentials.h"
 
 struct sf_aws_provider {
-	struct sf_cloud_env env;     /* asks by way of ask() below */
-	struct sf_cloud_env outside; /* as it was given */
 	struct sf_store_options opt; /* its strings are the caller's */
 	struct sf_renew *renew;
 };
 
 /* ---- what sf_renew calls ---- */
 
-static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer *ret,
-               struct sf_error *err)
+static int load(void *arg, const struct sf_cloud_env *env, void *value, int64_t *ret_expires,
+                struct sf_error *err)
 {
-	const struct sf_aws_provider *p = arg;
-	struct sf_http_ask one = *what;
+	const struct sf_aws_credentials *c = value;
+	int r = sf_aws_chain_load(&((const struct sf_aws_provider *)arg)->opt, env, value, err);
 
-	one.stop = p->env.stop;
-	return p->outside.ask(p->outside.ask_arg, &one, ret, err);
-}
-
-static int fetch(void *arg, const _Atomic bool *stop, void **ret, int64_t *ret_expires,
-                 struct sf_error *err)
-{
-	struct sf_aws_provider *p = arg;
-	struct sf_aws_credentials *c = calloc(1, sizeof(*c));
-	int r;
-
-	if (!c)
-		return sf_fail(err, -ENOMEM, "no memory for credentials");
-	p->env.stop = stop;
-	r = sf_aws_chain_load(&p->opt, &p->env, c, err);
-	if (r == 0 && c->expires && p->env.now(p->env.arg) >= c->expires) {
-		r = sf_fail(err, -EKEYEXPIRED, "%s gave credentials that expired %lld s ago",
-		            c->from, (long long)(p->env.now(p->env.arg) - c->expires));
-		sf_aws_credentials_release(c);
-	}
-	if (r < 0) {
-		free(c);
-		return r;
-	}
-	*ret = c;
 	*ret_expires = c->expires;
-	return 0;
+	return r;
 }
 
 static int copy(const void *value, void *ret)
@@ -72,22 +45,21 @@ static int copy(const void *value, void *ret)
 	return 0;
 }
 
-static void let_go(void *value)
+static void release(void *value)
 {
 	sf_aws_credentials_release(value);
-	free(value);
 }
 
-static int64_t now(void *arg)
+static const char *from(const void *value)
 {
-	const struct sf_aws_provider *p = arg;
-
-	return p->env.now(p->env.arg);
+	return ((const struct sf_aws_credentials *)value)->from;
 }
 
-static const struct sf_renew_ops renew_ops = {
-	.fetch = fetch, .copy = copy, .free = let_go, .now = now
-};
+static const struct sf_renew_ops renew_ops = { .size = sizeof(struct sf_aws_credentials),
+	                                       .load = load,
+	                                       .copy = copy,
+	                                       .release = release,
+	                                       .from = from };
 
 /* ---- what others call ---- */
 
@@ -99,13 +71,9 @@ int sf_aws_provider_new(const struct sf_store_options *opt, const struct sf_clou
 
 	if (!p)
 		return sf_fail(err, -ENOMEM, "no memory for credentials");
-	p->outside = *env;
-	p->env = *env;
-	p->env.ask = ask;
-	p->env.ask_arg = p;
 	if (opt)
 		p->opt = *opt;
-	r = sf_renew_new(&renew_ops, p, &p->renew, err);
+	r = sf_renew_new(&renew_ops, env, p, &p->renew, err);
 	if (r < 0)
 		free(p);
 	else

@@ -7,41 +7,20 @@
 #include "store/gs_chain.h"
 
 struct sf_gs_provider {
-	struct sf_cloud_env env;     /* asks by way of ask() below */
-	struct sf_cloud_env outside; /* as it was given */
 	struct sf_renew *renew;
 };
 
 /* ---- what sf_renew calls ---- */
 
-static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer *ret,
-               struct sf_error *err)
+static int load(void *arg, const struct sf_cloud_env *env, void *value, int64_t *ret_expires,
+                struct sf_error *err)
 {
-	const struct sf_gs_provider *p = arg;
-	struct sf_http_ask one = *what;
+	const struct sf_gs_token *t = value;
+	int r = sf_gs_chain_load(env, value, err);
 
-	one.stop = p->env.stop;
-	return p->outside.ask(p->outside.ask_arg, &one, ret, err);
-}
-
-static int fetch(void *arg, const _Atomic bool *stop, void **ret, int64_t *ret_expires,
-                 struct sf_error *err)
-{
-	struct sf_gs_provider *p = arg;
-	struct sf_gs_token *t = calloc(1, sizeof(*t));
-	int r;
-
-	if (!t)
-		return sf_fail(err, -ENOMEM, "no memory for credentials");
-	p->env.stop = stop;
-	r = sf_gs_chain_load(&p->env, t, err);
-	if (r < 0) {
-		free(t);
-		return r;
-	}
-	*ret = t;
+	(void)arg;
 	*ret_expires = t->expires;
-	return 0;
+	return r;
 }
 
 static int copy(const void *value, void *ret)
@@ -62,22 +41,21 @@ static int copy(const void *value, void *ret)
 	return 0;
 }
 
-static void let_go(void *value)
+static void release(void *value)
 {
 	sf_gs_token_release(value);
-	free(value);
 }
 
-static int64_t now(void *arg)
+static const char *from(const void *value)
 {
-	const struct sf_gs_provider *p = arg;
-
-	return p->env.now(p->env.arg);
+	return ((const struct sf_gs_token *)value)->from;
 }
 
-static const struct sf_renew_ops renew_ops = {
-	.fetch = fetch, .copy = copy, .free = let_go, .now = now
-};
+static const struct sf_renew_ops renew_ops = { .size = sizeof(struct sf_gs_token),
+	                                       .load = load,
+	                                       .copy = copy,
+	                                       .release = release,
+	                                       .from = from };
 
 /* ---- what others call ---- */
 
@@ -89,11 +67,7 @@ int sf_gs_provider_new(const struct sf_cloud_env *env, struct sf_gs_provider **r
 
 	if (!p)
 		return sf_fail(err, -ENOMEM, "no memory for credentials");
-	p->outside = *env;
-	p->env = *env;
-	p->env.ask = ask;
-	p->env.ask_arg = p;
-	r = sf_renew_new(&renew_ops, p, &p->renew, err);
+	r = sf_renew_new(&renew_ops, env, p, &p->renew, err);
 	if (r < 0)
 		free(p);
 	else

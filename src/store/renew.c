@@ -15,6 +15,7 @@
 struct sf_renew {
 	const struct sf_renew_ops *ops;
 	void *arg;
+	struct sf_cloud_env env, outside; /* env asks by way of ask() below */
 	_Atomic bool stop;
 	struct {
 		pthread_mutex_t m;
@@ -34,8 +35,19 @@ struct sf_renew {
 	} locked;
 };
 
-int sf_renew_new(const struct sf_renew_ops *ops, void *arg, struct sf_renew **ret,
-                 struct sf_error *err)
+/* Asked until nobody wants to know any more. */
+static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer *ret,
+               struct sf_error *err)
+{
+	struct sf_renew *r = arg;
+	struct sf_http_ask one = *what;
+
+	one.stop = &r->stop;
+	return r->outside.ask(r->outside.ask_arg, &one, ret, err);
+}
+
+int sf_renew_new(const struct sf_renew_ops *ops, const struct sf_cloud_env *env, void *arg,
+                 struct sf_renew **ret, struct sf_error *err)
 {
 	struct sf_renew *r = calloc(1, sizeof(*r));
 
@@ -43,10 +55,27 @@ int sf_renew_new(const struct sf_renew_ops *ops, void *arg, struct sf_renew **re
 		return sf_fail(err, -ENOMEM, "no memory for credentials");
 	r->ops = ops;
 	r->arg = arg;
+	r->outside = r->env = *env;
+	r->env.ask = ask;
+	r->env.ask_arg = r;
+	r->env.stop = &r->stop;
 	pthread_mutex_init(&r->locked.m, NULL);
 	pthread_cond_init(&r->locked.fetched, NULL);
 	*ret = r;
 	return 0;
+}
+
+static void let_go(const struct sf_renew *r, void *value)
+{
+	if (!value)
+		return;
+	r->ops->release(value);
+	free(value);
+}
+
+static int64_t now_of(const struct sf_renew *r)
+{
+	return r->env.now(r->env.arg);
 }
 
 void sf_renew_free(struct sf_renew *r)
@@ -56,8 +85,7 @@ void sf_renew_free(struct sf_renew *r)
 	r->stop = true;
 	if (r->locked.started)
 		pthread_join(r->locked.thread, NULL);
-	if (r->locked.value)
-		r->ops->free(r->locked.value);
+	let_go(r, r->locked.value);
 	pthread_cond_destroy(&r->locked.fetched);
 	pthread_mutex_destroy(&r->locked.m);
 	free(r);
@@ -95,6 +123,29 @@ static struct sf_renew_wait *take_waits_locked(struct sf_renew *r)
 	return waits;
 }
 
+/* *ret_now: when it was over. */
+static int load(struct sf_renew *r, void **ret, int64_t *ret_expires, int64_t *ret_now,
+                struct sf_error *err)
+{
+	void *value = calloc(1, r->ops->size);
+	int e = value ? r->ops->load(r->arg, &r->env, value, ret_expires, err)
+	              : sf_fail(err, -ENOMEM, "no memory for credentials");
+
+	*ret_now = now_of(r);
+	if (e < 0) {
+		free(value);
+		return e;
+	}
+	if (*ret_expires && *ret_now >= *ret_expires) {
+		e = sf_fail(err, -EKEYEXPIRED, "%s gave credentials that expired %lld s ago",
+		            r->ops->from(value), (long long)(*ret_now - *ret_expires));
+		let_go(r, value);
+		return e;
+	}
+	*ret = value;
+	return 0;
+}
+
 static void *fetch(void *arg)
 {
 	struct sf_renew *r = arg;
@@ -102,15 +153,8 @@ static void *fetch(void *arg)
 	struct sf_renew_wait *waits;
 	void *value = NULL, *old = NULL;
 	int64_t expires = 0, now;
-	int result = r->ops->fetch(r->arg, &r->stop, &value, &expires, &err);
+	int result = load(r, &value, &expires, &now, &err);
 
-	now = r->ops->now(r->arg);
-	if (result >= 0 && expires && now >= expires) {
-		result = sf_fail(&err, -EKEYEXPIRED,
-		                 "the credentials that were given expired %lld s ago",
-		                 (long long)(now - expires));
-		r->ops->free(value);
-	}
 	pthread_mutex_lock(&r->locked.m);
 	if (result >= 0) {
 		old = r->locked.value;
@@ -131,8 +175,7 @@ static void *fetch(void *arg)
 	waits = take_waits_locked(r);
 	pthread_cond_broadcast(&r->locked.fetched);
 	pthread_mutex_unlock(&r->locked.m);
-	if (old)
-		r->ops->free(old);
+	let_go(r, old);
 	tell(waits, SF_MIN(result, 0), err.msg);
 	return NULL;
 }
@@ -152,7 +195,7 @@ static int begin_locked(struct sf_renew *r, struct sf_error *err)
 /* 0: there is a good value. -EAGAIN: it is being fetched. */
 static int want_locked(struct sf_renew *r, struct sf_error *err)
 {
-	int64_t now = r->ops->now(r->arg);
+	int64_t now = now_of(r);
 	bool good = good_locked(r, now);
 	int e;
 

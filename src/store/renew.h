@@ -3,8 +3,9 @@
 #define SF_STORE_RENEW_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
-#include "base/error.h"
+#include "store/cloud_env.h"
 
 /*
  * One value for all threads of a store, fetched by a thread of its own: when it is first wanted,
@@ -13,19 +14,21 @@
  * until then its error is the answer, where no value holds.
  */
 struct sf_renew_ops {
-	/* One at a time; it may wait, but no longer than until *stop is true. *ret_expires: seconds
-	 * since 1970, 0: never. */
-	int (*fetch)(void *arg, const _Atomic bool *stop, void **ret, int64_t *ret_expires,
-	             struct sf_error *err);
+	size_t size; /* bytes of a value */
+	/* Fetches one into @value, which is all 0. One at a time; it may wait, but no longer than
+	 * until *env->stop is true, which @env's servers look at by themselves. *ret_expires: seconds
+	 * since 1970, 0: never. Failed: nothing is left in @value. */
+	int (*load)(void *arg, const struct sf_cloud_env *env, void *value, int64_t *ret_expires,
+	            struct sf_error *err);
 	int (*copy)(const void *value, void *ret); /* 0 or -ENOMEM; quick */
-	void (*free)(void *value);
-	int64_t (*now)(void *arg); /* seconds since 1970 */
+	void (*release)(void *value);              /* what it holds */
+	const char *(*from)(const void *value);    /* who gave it, for messages */
 };
 
 struct sf_renew;
-/* @ops and what @arg points to outlive it. Nothing is fetched yet. */
-int sf_renew_new(const struct sf_renew_ops *ops, void *arg, struct sf_renew **ret,
-                 struct sf_error *err);
+/* @env is copied. @ops and what @env and @arg point to outlive it. Nothing is fetched yet. */
+int sf_renew_new(const struct sf_renew_ops *ops, const struct sf_cloud_env *env, void *arg,
+                 struct sf_renew **ret, struct sf_error *err);
 void sf_renew_free(struct sf_renew *r); /* stops a fetch; nobody waits any more; NULL is fine */
 
 /* All below: any thread. */

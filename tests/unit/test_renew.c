@@ -18,22 +18,20 @@ struct world {
 	_Atomic bool open;
 };
 
-static int fetch(void *arg, const _Atomic bool *stop, void **ret, int64_t *ret_expires,
-                 struct sf_error *err)
+static int load(void *arg, const struct sf_cloud_env *env, void *value, int64_t *ret_expires,
+                struct sf_error *err)
 {
 	struct world *w = arg;
 	unsigned n = ++w->fetches;
 
 	while (!w->open)
-		if (*stop)
+		if (*env->stop)
 			return sf_fail(err, -ECANCELED, "stopped");
 		else
 			usleep(1000);
 	if (w->result < 0)
 		return sf_fail(err, w->result, "fetch %u failed", n);
-	*ret = malloc(sizeof(n));
-	ck_assert_ptr_nonnull(*ret);
-	memcpy(*ret, &n, sizeof(n));
+	memcpy(value, &n, sizeof(n));
 	*ret_expires = w->lasts ? w->now + w->lasts : 0;
 	return 0;
 }
@@ -46,10 +44,16 @@ static int copy(const void *value, void *ret)
 
 static struct world w;
 
-static void let_go(void *value)
+static void release(void *value)
 {
+	(void)value;
 	w.freed++;
-	free(value);
+}
+
+static const char *from(const void *value)
+{
+	(void)value;
+	return "the test";
 }
 
 static int64_t now(void *arg)
@@ -57,7 +61,7 @@ static int64_t now(void *arg)
 	return ((struct world *)arg)->now;
 }
 
-static const struct sf_renew_ops ops = { fetch, copy, let_go, now };
+static const struct sf_renew_ops ops = { sizeof(unsigned), load, copy, release, from };
 
 static void begin(int64_t lasts)
 {
@@ -66,7 +70,8 @@ static void begin(int64_t lasts)
 	w.now = 1000000;
 	w.lasts = lasts;
 	w.open = true;
-	ck_assert_int_eq(sf_renew_new(&ops, &w, &w.renew, NULL), 0);
+	const struct sf_cloud_env env = { .arg = &w, .now = now };
+	ck_assert_int_eq(sf_renew_new(&ops, &env, &w, &w.renew, NULL), 0);
 }
 
 static unsigned get(void)
