@@ -95,6 +95,7 @@ TESTS_UNIT = \
 	%D%/unit/test_far_counts \
 	%D%/unit/test_far_headers \
 	%D%/unit/test_far_loads \
+	%D%/unit/test_far_placed \
 	%D%/unit/test_far_reads \
 	%D%/unit/test_far_whole \
 	%D%/unit/test_hedge \

@@ -9,8 +9,7 @@
 
 /* ---- pieces ---- */
 
-/* Where byte 0 of a part's stored bytes goes. */
-static uint8_t *part_dst(struct sf_op *op, const struct sf_part *part)
+uint8_t *sf_op_part_dst(struct sf_op *op, const struct sf_part *part)
 {
 	uint8_t *dst;
 
@@ -89,6 +88,51 @@ static int copy_from_memory(struct sf_op *op, struct sf_op_item *item, uint8_t *
 	return 0;
 }
 
+static void advance(struct sf_piece *p, uint64_t n)
+{
+	p->src_off += n;
+	p->dst_off += n;
+	p->len -= n;
+}
+
+/*
+ * What was placed before the layout was known is there, or near: where the payload begins later it
+ * moves up, where it begins earlier it makes room for what came with the header. true: all of the
+ * piece is there; else *p is what is left.
+ */
+static bool take_placed(struct sf_op *op, struct sf_op_item *item, const struct sf_part *part,
+                        struct sf_piece *p)
+{
+	const uint64_t len = item->placed_len;
+	const uint64_t want = item->layout.payload_off + p->src_off;
+	const uint8_t *head;
+	uint8_t *dst;
+	uint64_t room, n;
+
+	if (!len || p->count != 1 || p->dst_off != item->placed_dst ||
+	    !(dst = sf_op_part_dst(op, part)))
+		return false;
+	item->placed_len = 0; /* of one piece */
+	dst += p->dst_off;
+	if (want >= item->placed_off) {
+		room = want - item->placed_off;
+		n = SF_MIN(p->len, len - SF_MIN(len, room));
+		if (room && n)
+			memmove(dst, dst + room, n);
+		advance(p, n);
+		return !p->len;
+	}
+	room = item->placed_off - want;
+	head = sf_op_ahead(op, item, want, &n);
+	if (!head || n < room || room >= p->len)
+		return false;
+	n = SF_MIN(p->len - room, len);
+	memmove(dst + room, dst, n);
+	memcpy(dst, head, room);
+	advance(p, room + n);
+	return !p->len;
+}
+
 /* What came with the item's header is taken from there: 1 all of the piece; 0: *p is what is left. */
 static int copy_ahead(struct sf_op *op, const struct sf_op_item *item, const struct sf_part *part,
                       struct sf_piece *p)
@@ -99,7 +143,7 @@ static int copy_ahead(struct sf_op *op, const struct sf_op_item *item, const str
 	uint8_t *dst;
 
 	if (!src || (p->count > 1 && (p->src_step <= 0 || len < p->len)) ||
-	    !(dst = part_dst(op, part)))
+	    !(dst = sf_op_part_dst(op, part)))
 		return 0;
 	if (p->count > 1)
 		some.count = SF_MIN(p->count, (len - p->len) / (uint64_t)p->src_step + 1);
@@ -112,9 +156,7 @@ static int copy_ahead(struct sf_op *op, const struct sf_op_item *item, const str
 		p->count -= some.count;
 		return !p->count;
 	}
-	p->src_off += some.len;
-	p->dst_off += some.len;
-	p->len -= some.len;
+	advance(p, some.len);
 	return !p->len;
 }
 
@@ -148,7 +190,7 @@ static int fill(struct sf_op *op, uint32_t i)
 
 	if (r < 0)
 		return r;
-	dst = part_dst(op, part);
+	dst = sf_op_part_dst(op, part);
 	if (!dst)
 		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
 		               (unsigned long long)op->len);
@@ -188,7 +230,7 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	if (r < 0)
 		return r;
 	if (item->bytes) {
-		dst = part_dst(op, part);
+		dst = sf_op_part_dst(op, part);
 		if (dst && part->kind == SF_PART_OBJECT_LEN) {
 			memcpy(dst, &item->nbytes, 8);
 			return 0;
@@ -201,18 +243,20 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 	may_lend = may_lend && !part->cast && !lay->conj && !lay->neg;
 	for (size_t k = 0; k < op->pieces.n; k++) {
 		struct sf_piece *p = &op->pieces.at[k];
+		if (item->placed_len && take_placed(op, item, part, p))
+			continue;
 		if ((item->head_len || item->mem) && copy_ahead(op, item, part, p))
 			continue;
 		if (may_lend && lend(op, item, part, base, p))
 			continue;
-		if (p->count > 1 && op->r->io->guard && (dst = part_dst(op, part)) &&
+		if (p->count > 1 && op->r->io->guard && (dst = sf_op_part_dst(op, part)) &&
 		    copy_rows(op, item, part, base, dst, p))
 			continue;
 		op->pieces.at[kept++] = *p;
 	}
 	if (!kept)
 		return 0;
-	dst = part_dst(op, part);
+	dst = sf_op_part_dst(op, part);
 	if (!dst ||
 	    sf_coalesce(&op->co, sf_source_hints(op->sources.at[item->source].src), item->source, i,
 	                (uint8_t)fetch_kind(part), base, dst, op->pieces.at, kept) < 0)
@@ -249,7 +293,7 @@ static int convert(struct sf_op *op, uint32_t i)
 	const struct sf_op_item *item = &op->items.at[i];
 	const struct sf_part *part = &op->parts.list.at[item->part];
 	enum sf_dtype dtype;
-	uint8_t *dst = part_dst(op, part);
+	uint8_t *dst = sf_op_part_dst(op, part);
 	int r = plan_item(op, i);
 
 	if (r < 0)

@@ -92,6 +92,8 @@ void sf_op_set_kind(struct sf_op *op, enum sf_budget_kind kind)
 static void free_buffer(struct sf_op *op, struct sf_pages *p)
 {
 	op->holds -= p->len;
+	if (p->mapped)
+		sf_op_settle(op); /* what is kept of it is charged to the pool */
 	sf_page_pool_give(&op->io->pages, p);
 }
 

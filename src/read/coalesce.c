@@ -74,6 +74,12 @@ struct run {
 	size_t first; /* ranges from here on are this call's */
 };
 
+/* Of one run: it may lie anywhere, before dst too. */
+static uint8_t *place_of(const struct run *u, const struct sf_piece *p)
+{
+	return (uint8_t *)((uintptr_t)u->dst + p->dst_off);
+}
+
 static struct sf_range *current(struct run *u, bool span)
 {
 	struct sf_ranges *v = &u->c->ranges;
@@ -310,7 +316,7 @@ int sf_coalesce(struct sf_coalesce *c, const struct sf_source_hints *hints, uint
 			p.count = 1;
 		}
 		if (p.count == 1 && (p.len >= SF_TINY || !tiny_beside(pieces, n, i)))
-			r = direct(&u, p.src_off, u.dst + p.dst_off, p.len);
+			r = direct(&u, p.src_off, place_of(&u, &p), p.len);
 		else if (p.count > 1 && p.len < SF_TINY && p.src_step >= len &&
 		         (uint64_t)(p.src_step - len) <= u.gap_max &&
 		         is_long(&u, &pieces[i], k = alike(&u, &pieces[i], n - i)))

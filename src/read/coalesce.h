@@ -47,7 +47,8 @@ struct sf_coalesce {
  * sf_coalesce - requests for @n pieces of one item.
  *
  * @base: byte of the source where the item's payload begins; @dst: where byte 0 of the pieces'
- * output is; @hints: the source's. Pieces that follow each other in the source become one request
+ * output is (those of one run of SF_TINY bytes or more may lie anywhere: their dst_off is modulo
+ * 2^64); @hints: the source's. Pieces that follow each other in the source become one request
  * with many iovecs, of at most range_max bytes; gaps up to gap_max are read over; runs too short
  * for an iovec, or that lie far apart (a transposed item), are read as spans and scattered. Errors:
  * -ENOMEM. Threads: one per struct.

@@ -9,6 +9,7 @@
 /* first guess at an item's header; torch 2.14 writes about 900 bytes before the payload */
 #define HEAD_BYTES 2048
 #define HEAD_MAX (UINT64_C(16) << 20) /* of one item */
+#define USUAL_MAX 8192                /* a longer one is no ordinary header */
 
 static bool wants_header(const struct sf_op_item *item)
 {
@@ -68,6 +69,26 @@ bool sf_op_wanted(struct sf_op *op, uint32_t i, uint64_t *from, uint64_t *end)
 }
 
 /*
+ * Where other items' headers had this length the payload goes where it belongs at once, if that is
+ * one run, from @from to @end. Only what turns out to begin elsewhere is moved there (assemble.c).
+ * A read that may not wait has its buffer only when it comes to that.
+ */
+static bool guess_place(struct sf_op *op, struct sf_op_item *item, uint64_t from, uint64_t end)
+{
+	const uint64_t head = atomic_load_explicit(&op->r->usual_head, memory_order_relaxed);
+	const struct sf_piece *p = &op->pieces.at[0];
+
+	if (!head || !op->may_wait || op->pieces.n != 1 || p->count != 1 || p->len < SF_TINY ||
+	    from + head >= item->len || !sf_op_part_dst(op, &op->parts.list.at[item->part]))
+		return false;
+	item->head_len = head;
+	item->placed_dst = p->dst_off;
+	item->placed_off = head + from;
+	item->placed_len = SF_MIN(end - from, item->len - item->placed_off);
+	return true;
+}
+
+/*
  * Of a source that is far: what is wanted of the payload comes along, so that an item that was
  * never seen costs one round trip. Where the payload begins is not known yet, but that it is dense
  * is as good as sure; what is wrong with the guess is fetched when the layout is known.
@@ -79,7 +100,7 @@ static void guess(struct sf_op *op, uint32_t i)
 	uint64_t from, end;
 
 	item->head_len = SF_MIN(item->len, hints->head_guess);
-	if (!sf_op_wanted(op, i, &from, &end))
+	if (!sf_op_wanted(op, i, &from, &end) || guess_place(op, item, from, end))
 		return;
 	end = SF_MIN(item->len, end + hints->head_guess);
 	if (from <= item->head_len + head_gap(op, item)) {
@@ -158,6 +179,14 @@ static int place_headers(struct sf_op *op, size_t *ret)
 	return 0;
 }
 
+/* Where what is placed goes, as bytes from op->head on, modulo 2^64. */
+static uint64_t from_head(struct sf_op *op, const struct sf_op_item *item)
+{
+	const uint8_t *dst = sf_op_part_dst(op, &op->parts.list.at[item->part]);
+
+	return (uintptr_t)dst + item->placed_dst - (uintptr_t)op->head.at;
+}
+
 /* Headers of the items whose layout is not known, neighbours in one request. */
 int sf_op_ask_headers(struct sf_op *op)
 {
@@ -187,10 +216,17 @@ int sf_op_ask_headers(struct sf_op *op)
 				continue;
 			if (sf_pieces_push(&op->pieces, p) < 0)
 				return no_memory(op, n);
+			if (item->ahead_at < there) /* the header alone, which is longer */
+				continue;
 			p.src_off = item->off + item->ahead_off;
 			p.dst_off = item->ahead_at;
 			p.len = item->ahead_len;
-			if (p.len && item->ahead_at >= there && sf_pieces_push(&op->pieces, p) < 0)
+			if (p.len && sf_pieces_push(&op->pieces, p) < 0)
+				return no_memory(op, n);
+			p.src_off = item->off + item->placed_off;
+			p.dst_off = from_head(op, item);
+			p.len = item->placed_len;
+			if (p.len && sf_pieces_push(&op->pieces, p) < 0)
 				return no_memory(op, n);
 		}
 		if (sf_coalesce(&op->co, &hints, op->items.at[i].source, i,
@@ -221,6 +257,10 @@ int sf_op_publish(struct sf_op *op, struct sf_op_item *item, const struct sf_tor
 	if (r < 0)
 		return sf_fail(&op->err, r, "no memory for its layout");
 	item->known = sf_layout_get(op->r->layouts, t, item->chunk, &item->layout);
+	if (lay.payload_off <= USUAL_MAX &&
+	    lay.payload_off > atomic_load_explicit(&op->r->usual_head, memory_order_relaxed))
+		atomic_store_explicit(&op->r->usual_head, (uint32_t)lay.payload_off,
+		                      memory_order_relaxed); /* a hint: the last one may win */
 	return 0;
 }
 

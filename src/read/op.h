@@ -86,6 +86,9 @@ struct sf_op_item {
 	uint64_t head_at, head_len; /* its first bytes, in op->head */
 	/* bytes of it from ahead_off on, in op->head at ahead_at: asked for with its header */
 	uint64_t ahead_at, ahead_off, ahead_len;
+	/* bytes of it from placed_off on, asked for with its header and put where they belong if the
+	 * payload begins where it mostly does: at placed_dst of the part's output */
+	uint64_t placed_dst, placed_off, placed_len;
 };
 SF_VEC(sf_op_items, struct sf_op_item);
 
@@ -293,6 +296,7 @@ struct sf_reader {
 	uint32_t id;                 /* among the readers of its io */
 	_Atomic uint64_t made;       /* numbers of sf_made */
 	_Atomic uint64_t ahead;      /* the most that a source's hints say */
+	_Atomic uint32_t usual_head; /* the longest ordinary header of an item so far; 0: none */
 	_Atomic unsigned live;       /* its ops; fewer only under the lock */
 	struct {
 		pthread_mutex_t m;
@@ -388,6 +392,8 @@ int sf_op_ask_cache(struct sf_op *op);
 int sf_op_use_cached(struct sf_op *op); /* SF_STEP_OTHER: none was left of the batch */
 
 /* assemble.c: bytes to their places */
+/* Where byte 0 of a part's stored bytes goes. NULL: as sf_op_dst. */
+uint8_t *sf_op_part_dst(struct sf_op *op, const struct sf_part *part);
 int sf_op_make_pieces(struct sf_op *op);
 int sf_op_settle_batch(struct sf_op *op); /* all of it has come */
 int sf_op_finish(struct sf_op *op);
