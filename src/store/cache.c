@@ -42,22 +42,6 @@ struct sf_io *sf_cache_io(struct sf_cache *c)
 	return c->io;
 }
 
-struct sf_cache *sf_cache_ref(struct sf_cache *c)
-{
-	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
-	return c;
-}
-
-void sf_cache_unref(struct sf_cache *c)
-{
-	if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
-		return;
-	pthread_mutex_destroy(&c->locked.m);
-	close(c->dir);
-	free(c->path);
-	free(c);
-}
-
 void sf_cache_count(struct sf_cache *c, bool hit, uint64_t bytes, uint64_t missed)
 {
 	struct sf_counters *n = &c->io->counters;
@@ -105,6 +89,7 @@ int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cac
 	}
 	c->refs = 1;
 	c->io = io;
+	c->forget = sf_cache_forget;
 	c->dir = fd;
 	c->path = SF_STEAL(path);
 	c->room.limit = size;

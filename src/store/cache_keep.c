@@ -2,7 +2,9 @@
 
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -15,6 +17,22 @@
 #define SWEEP_VAIN_MS 5000 /* after one that freed nothing */
 
 enum { TOLD_OFF = 1, TOLD_FULL = 2, TOLD_FLOOR = 4 };
+
+struct sf_cache *sf_cache_ref(struct sf_cache *c)
+{
+	atomic_fetch_add_explicit(&c->refs, 1, memory_order_relaxed);
+	return c;
+}
+
+void sf_cache_unref(struct sf_cache *c)
+{
+	if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
+		return;
+	pthread_mutex_destroy(&c->locked.m);
+	close(c->dir);
+	free(c->path);
+	free(c);
+}
 
 static void tell_once(struct sf_cache *c, unsigned what, const char *why, const char *then)
 {
@@ -32,7 +50,9 @@ static void saw(struct sf_cache *c, const struct sf_cache_space *space)
 
 static void removed(void *arg, const char *name)
 {
-	sf_cache_forget(arg, name);
+	struct sf_cache *c = arg;
+
+	c->forget(c, name);
 }
 
 static void sweep(struct sf_cache *c)

@@ -63,6 +63,8 @@ struct sf_cache {
 	struct sf_io *io;
 	int dir;
 	char *path;
+	/* sf_cache_forget(); a pointer cuts a circle: what sweeps does not know of objects */
+	void (*forget)(struct sf_cache *c, const char *name);
 	/* cache_keep.c */
 	struct sf_cache_room room;
 	_Atomic uint64_t behind;           /* bytes: cache_held.h */
