@@ -5,39 +5,11 @@
 #include <string.h>
 
 #include "base/mem.h"
-#include "read/reader.h"
-#include "tests/lib/sf_fake_ckpt.h"
-#include "tests/lib/store_far.h"
+#include "tests/lib/far_world.h"
 
 /* Items of a far server whose payload only their archive's directory tells. */
 
 #define HUNG 6 /* reads */
-
-static struct sf_io io;
-static struct fake f;
-static struct sf_far far;
-static struct sf_store *store;
-static struct sf_reader *reader;
-
-static void begin(struct sf_far how)
-{
-	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
-	memset(&far, 0, sizeof(far));
-	far = how;
-	fake_objects(&f);
-	ck_assert_int_eq(sf_store_far(&io, f.object, FAKE_FILES, &far, &store, NULL), 0);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &reader, NULL), 0);
-	sf_far_forget(&far);
-}
-
-static void end(void)
-{
-	sf_reader_free(reader);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_release(&f);
-}
 
 /* Tensor @i of @n rows of @len bytes, an item a row, all in file @i. @more: so many further records
  * in each archive. */

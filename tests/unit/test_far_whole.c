@@ -2,35 +2,15 @@
 
 #include <string.h>
 
-#include "read/reader.h"
-#include "tests/lib/sf_fake_ckpt.h"
-#include "tests/lib/store_far.h"
+#include "tests/lib/far_world.h"
 #include "value/object.h"
 
 /* Items that are taken whole, or whose header is not theirs alone, from a server: no request and no
  * round trip that is not needed. */
 
-static struct sf_io io;
-static struct fake f;
-static struct sf_far far;
-static struct sf_store *store;
-static struct sf_reader *reader;
-
 static const struct sf_source_hints hints = {
 	.range_max = UINT64_C(4) << 20, .gap_max = 65536, .head_guess = 2048, .inflight = 64
 };
-
-static void begin(const struct sf_source_hints *h)
-{
-	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
-	memset(&far, 0, sizeof(far));
-	far.hints = *h;
-	fake_objects(&f);
-	ck_assert_int_eq(sf_store_far(&io, f.object, FAKE_FILES, &far, &store, NULL), 0);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &reader, NULL), 0);
-	sf_far_forget(&far);
-}
 
 /* Nothing was seen yet. */
 static void anew(void)
@@ -38,14 +18,6 @@ static void anew(void)
 	sf_reader_free(reader);
 	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &reader, NULL), 0);
 	sf_far_forget(&far);
-}
-
-static void end(void)
-{
-	sf_reader_free(reader);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_release(&f);
 }
 
 static void read_tensor(uint32_t i, uint64_t off, uint64_t len)
@@ -82,7 +54,7 @@ START_TEST(an_object_is_one_request)
 	fake_begin(&f, sf_test_seed("object_is_one_request"));
 	for (unsigned i = 0; i < FAKE_OBJECTS; i++)
 		fake_object(&f, i);
-	begin(&hints);
+	begin((struct sf_far){ .hints = hints });
 	for (uint32_t i = 0; i < FAKE_OBJECTS; i++) {
 		anew();
 		ck_assert_int_eq(sf_read_objects(reader, &i, 1, 1 << 20, one_item, &seen, NULL), 0);
@@ -105,7 +77,7 @@ START_TEST(compressed_items_are_one_round_trip)
 	fake_begin(&f, 9);
 	f.ntensors = 1;
 	fake_tensor(&f, 0, FAKE_ZSTD, shape, 2, SF_INT8);
-	begin(&hints);
+	begin((struct sf_far){ .hints = hints });
 	ck_assert_uint_gt(f.ckpt->tensor[0].nchunks, 1);
 	read_tensor(0, 0, f.t[0].bytes);
 	ck_assert_uint_eq(far.requests, f.ckpt->tensor[0].nchunks);
@@ -134,7 +106,7 @@ START_TEST(a_box_of_unseen_items_is_one_round_trip)
 	fake_begin(&f, 9);
 	f.ntensors = 1;
 	fake_tensor(&f, 0, FAKE_TORCH, shape, 2, SF_INT8);
-	begin(&hints);
+	begin((struct sf_far){ .hints = hints });
 	ck_assert_msg(sf_read_wait(reader, &rd) == 0, "%s", rd.err.msg);
 	for (int i = 0; i < 10; i++)
 		ck_assert_mem_eq(got + i * 4000, f.t[0].dense + (700 + i) * 3000, 3000);
@@ -191,7 +163,7 @@ START_TEST(a_blob_of_one_tensor_is_one_request)
 	const uint64_t bytes = 3000000;
 
 	one_blob(1, bytes);
-	begin(&hints);
+	begin((struct sf_far){ .hints = hints });
 	read_tensor(0, 0, bytes);
 	ck_assert_uint_eq(far.requests, 1);
 	anew();
@@ -210,7 +182,7 @@ END_TEST
 START_TEST(a_small_blob_is_one_request)
 {
 	one_blob(20, 5000);
-	begin(&hints);
+	begin((struct sf_far){ .hints = hints });
 	for (uint32_t i = 0; i < 20; i++) {
 		read_tensor(19 - i, 0, 5000);
 		ck_assert_uint_eq(far.requests, 1);
@@ -228,14 +200,14 @@ START_TEST(a_large_blob_has_its_header_asked_for_once)
 	};
 
 	one_blob(20, 50000);
-	begin(&hints);
+	begin((struct sf_far){ .hints = hints });
 	for (uint32_t i = 0; i < 20; i++)
 		read_tensor(i, 0, 50000);
 	ck_assert_uint_eq(far.requests, 21);
 	ck_assert_uint_le(far.bytes, 20 * 50000 + 65536);
 	end();
 	one_blob(1, 150000);
-	begin(&narrow);
+	begin((struct sf_far){ .hints = narrow });
 	read_tensor(0, 0, 150000);
 	ck_assert_uint_eq(far.requests, 3);
 	end();
@@ -246,7 +218,7 @@ END_TEST
 START_TEST(of_a_file_the_header_comes_alone)
 {
 	one_blob(1, 300000);
-	begin(&sf_hints_local);
+	begin((struct sf_far){ .hints = sf_hints_local });
 	read_tensor(0, 0, 300000);
 	ck_assert_uint_eq(io.counters.fetched_bytes[SF_FETCH_HEADER], 65536);
 	ck_assert_uint_eq(io.counters.fetched_bytes[SF_FETCH_TENSOR], 300000);
@@ -261,7 +233,7 @@ START_TEST(what_comes_along_is_of_the_budget)
 	struct sf_budget_stat stat;
 
 	one_blob(1, 1000000);
-	begin(&hints);
+	begin((struct sf_far){ .hints = hints });
 	read_tensor(0, 0, 1000000);
 	ck_assert_uint_eq(far.requests, 1);
 	sf_budget_stat(io.budget, &stat);

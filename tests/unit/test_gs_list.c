@@ -5,31 +5,14 @@
 #include "base/mem.h"
 #include "store/gs_list.h"
 #include "store/gs_place.h"
-#include "tests/lib/sf_test.h"
+#include "tests/lib/list_world.h"
 
 #define PAGE(body) "{\"kind\": \"storage#objects\"" body "}"
 #define OBJECT(name, size) "{\"name\":\"" name "\",\"size\":\"" size "\",\"generation\":\"7\"}"
 
-static struct sf_buf told;
-
-static int tell(void *arg, const struct sf_bucket_entry *e)
-{
-	(void)arg;
-	ck_assert_uint_eq(strlen(e->key), e->key_len);
-	if (e->is_prefix)
-		sf_buf_printf(&told, "[%s]", e->key);
-	else
-		sf_buf_printf(&told, "%s=%llu@%s;", e->key, (unsigned long long)e->size, e->etag);
-	return 0;
-}
-
 static int take(struct sf_bucket_pager *p, const char *doc, struct sf_error *err)
 {
-	err->msg[0] = '\0';
-	sf_buf_reset(&told);
-	int r = sf_gs_pager_take(p, doc, strlen(doc), tell, NULL, err);
-	ck_assert_int_eq(r < 0, err->msg[0] != '\0');
-	return r;
+	return take_by(sf_gs_pager_take, p, doc, err);
 }
 
 START_TEST(a_page_tells_objects_and_prefixes)
@@ -90,19 +73,8 @@ START_TEST(a_page_that_comes_again_is_an_error)
 		{ MORE("1", OBJECT("a", "1")), MORE("2", OBJECT("a", "1")), NULL },
 	};
 
-	for (size_t i = 0; i < SF_ARRAY_LEN(rounds); i++) {
-		struct sf_bucket_pager p = { .prefix = "" };
-		struct sf_error err;
-		int r = 1;
-
-		for (size_t k = 0; k < 3 && rounds[i][k]; k++) {
-			ck_assert_int_eq(r, 1);
-			r = take(&p, rounds[i][k], &err);
-		}
-		ck_assert_int_eq(r, -EBADMSG);
-		ck_assert_ptr_nonnull(strstr(err.msg, "repeats itself"));
-		sf_bucket_pager_release(&p);
-	}
+	for (size_t i = 0; i < SF_ARRAY_LEN(rounds); i++)
+		ck_repeats(sf_gs_pager_take, rounds[i], SF_ARRAY_LEN(rounds[i]));
 }
 END_TEST
 

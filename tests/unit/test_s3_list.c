@@ -4,7 +4,7 @@
 
 #include "base/mem.h"
 #include "store/s3_list.h"
-#include "tests/lib/sf_test.h"
+#include "tests/lib/list_world.h"
 
 #define PAGE(body)                                           \
 	"<?xml version=\"1.0\"?><ListBucketResult "          \
@@ -12,27 +12,9 @@
 	"<Name>b</Name>" body "</ListBucketResult>"
 #define OBJECT(key, size) "<Contents><Key>" key "</Key><Size>" size "</Size></Contents>"
 
-static struct sf_buf told;
-
-static int tell(void *arg, const struct sf_bucket_entry *e)
-{
-	(void)arg;
-	ck_assert_uint_eq(strlen(e->key), e->key_len);
-	if (e->is_prefix)
-		sf_buf_printf(&told, "[%s]", e->key);
-	else
-		sf_buf_printf(&told, "%s=%llu%s%s;", e->key, (unsigned long long)e->size,
-		              e->etag ? "@" : "", e->etag ? e->etag : "");
-	return 0;
-}
-
 static int take(struct sf_bucket_pager *p, const char *doc, struct sf_error *err)
 {
-	err->msg[0] = '\0';
-	sf_buf_reset(&told);
-	int r = sf_s3_pager_take(p, doc, strlen(doc), tell, NULL, err);
-	ck_assert_int_eq(r < 0, err->msg[0] != '\0');
-	return r;
+	return take_by(sf_s3_pager_take, p, doc, err);
 }
 
 START_TEST(a_page_tells_objects_and_prefixes)
@@ -123,19 +105,8 @@ START_TEST(a_page_that_comes_again_is_an_error)
 		  MORE("3", OBJECT("a", "1")) },
 	};
 
-	for (size_t i = 0; i < SF_ARRAY_LEN(rounds); i++) {
-		struct sf_bucket_pager p = { .prefix = "" };
-		struct sf_error err;
-		int r = 1;
-
-		for (size_t k = 0; k < 3 && rounds[i][k]; k++) {
-			ck_assert_int_eq(r, 1);
-			r = take(&p, rounds[i][k], &err);
-		}
-		ck_assert_int_eq(r, -EBADMSG);
-		ck_assert_msg(strstr(err.msg, "repeats itself") != NULL, "%s", err.msg);
-		sf_bucket_pager_release(&p);
-	}
+	for (size_t i = 0; i < SF_ARRAY_LEN(rounds); i++)
+		ck_repeats(sf_s3_pager_take, rounds[i], SF_ARRAY_LEN(rounds[i]));
 	/* a prefix may: some servers tell it on each page that has a key below it */
 	struct sf_bucket_pager p = { .prefix = "" };
 	struct sf_error err;
