@@ -77,6 +77,37 @@ static inline void open_store(struct fake *f, struct sf_io *io, int how, struct 
 	}
 }
 
+/* Such a store with @f's checkpoint, and its reader. close_reader() ends @io, too. */
+static inline void open_reader(struct fake *f, struct sf_io *io, int how, struct sf_fault *plan,
+                               char dir[256], struct sf_store **ret, struct sf_reader **ret_reader)
+{
+	open_store(f, io, how, plan, dir, ret);
+	fake_finish(f, *ret);
+	ck_assert_int_eq(sf_reader_new(f->ckpt, *ret, ret_reader, NULL), 0);
+}
+
+static inline void close_reader(struct fake *f, struct sf_io *io, const char *dir,
+                                struct sf_store *store, struct sf_reader *r)
+{
+	sf_reader_free(r);
+	sf_store_free(store);
+	sf_io_release(io);
+	if (*dir)
+		fake_remove(f, dir);
+	fake_release(f);
+}
+
+/* Items of every codec: all of a suite needs zstd. */
+static inline int run_with_zstd(Suite *(*suite)(void))
+{
+	struct sf_unzstd *z;
+
+	if (sf_unzstd_new(&z, NULL) < 0)
+		return sf_test_skip("built without zstd");
+	sf_unzstd_free(z);
+	return sf_test_main(suite());
+}
+
 /* A tensor "w" of one chunk, @rows * @cols, in one item at the start of file 0 behind @lead other
  * bytes. */
 static inline void one_item(struct fake *f, enum sf_dtype dtype, uint64_t rows, uint64_t cols,

@@ -142,9 +142,7 @@ START_TEST(random_reads_give_the_dense_bytes)
 			io.guard = true;
 		}
 		fake_random(&f, seed + round * 1000);
-		open_store(&f, &io, _i, &plan, dir, &store);
-		fake_finish(&f, store);
-		ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+		open_reader(&f, &io, _i, &plan, dir, &store, &r);
 		struct thread t[4];
 		for (unsigned i = 0; i < SF_ARRAY_LEN(t); i++) {
 			t[i] = (struct thread){
@@ -154,12 +152,7 @@ START_TEST(random_reads_give_the_dense_bytes)
 		}
 		for (unsigned i = 0; i < SF_ARRAY_LEN(t); i++)
 			pthread_join(t[i].id, NULL);
-		sf_reader_free(r);
-		sf_store_free(store);
-		sf_io_release(&io);
-		if (*dir)
-			fake_remove(&f, dir);
-		fake_release(&f);
+		close_reader(&f, &io, dir, store, r);
 	}
 }
 END_TEST
@@ -195,9 +188,7 @@ START_TEST(whole_objects_come_once_and_long_ones_by_length)
 
 	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
 	fake_random(&f, seed);
-	open_store(&f, &io, _i, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, _i, &plan, dir, &store, &r);
 	for (unsigned i = 0; i < FAKE_OBJECTS; i++)
 		all[i] = i;
 	for (uint64_t limit = 0; limit < 6000; limit += 500) {
@@ -219,12 +210,7 @@ START_TEST(whole_objects_come_once_and_long_ones_by_length)
 		}
 		ck_assert_uint_eq(s.large, large);
 	}
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	if (*dir)
-		fake_remove(&f, dir);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -274,9 +260,7 @@ START_TEST(a_tensor_is_fetched_once_with_a_header_an_item)
 	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
 	bool slices = _i >= 6; /* longer than one slice: several ask for the same header at once */
 	one_big(&f, slices ? 1200 : 1000, 1000, _i & 1);
-	open_store(&f, &io, _i / 2 % 3, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, _i / 2 % 3, &plan, dir, &store, &r);
 	got = malloc(f.t[0].bytes);
 	for (int again = 0; again < 2; again++) {
 		struct sf_error err = SF_ERROR_INIT;
@@ -292,12 +276,7 @@ START_TEST(a_tensor_is_fetched_once_with_a_header_an_item)
 		                  io.counters.fetched_requests[SF_FETCH_HEADER] * 4096);
 	}
 	free(got);
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	if (*dir)
-		fake_remove(&f, dir);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -341,9 +320,7 @@ START_TEST(reads_under_way_share_a_few_open_files)
 	ck_assert_int_eq(sf_io_init(&io, 8, NULL), 0);
 	ck_assert_int_eq(sf_io_set_open(&io, 2, NULL), 0);
 	one_big(&f, 96, 1000, _i); /* of rows, what is long enough to be lent */
-	open_store(&f, &io, 1, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, 1, &plan, dir, &store, &r);
 	ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &lim), 0);
 	rlim_t before = lim.rlim_cur;
 	int next = dup(0); /* the lowest that is free */
@@ -360,11 +337,7 @@ START_TEST(reads_under_way_share_a_few_open_files)
 		pthread_join(t[i].id, NULL);
 	lim.rlim_cur = before;
 	ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &lim), 0);
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_remove(&f, dir);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -384,9 +357,7 @@ START_TEST(lent_rows_of_column_shards_come_in_order)
 
 	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
 	one_big(&f, 60, _i & 1 ? 20000 : 2000 * FAKE_FILES, true);
-	open_store(&f, &io, _i / 2, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, _i / 2, &plan, dir, &store, &r);
 	got = malloc(f.t[0].bytes + 17);
 	for (int i = 0; i < 60; i++) {
 		struct asks a = { .n = 3 };
@@ -410,12 +381,7 @@ START_TEST(lent_rows_of_column_shards_come_in_order)
 	}
 	ck_assert_uint_gt(lent, 5);
 	free(got);
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	if (*dir)
-		fake_remove(&f, dir);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -434,9 +400,7 @@ START_TEST(a_reply_of_very_many_runs_has_few_iovecs)
 
 	ck_assert_int_eq(sf_io_init(&io, 4, NULL), 0);
 	one_big(&f, 100, 1024 * FAKE_FILES, true); /* 1,200 runs of 4 KiB */
-	open_store(&f, &io, 0, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, 0, &plan, dir, &store, &r);
 	rd.len = f.t[0].bytes;
 	a.at[0] = (struct ask){ .kind = ASK_TENSOR, .len = rd.len };
 	ck_assert_int_eq(sf_read_wait(r, &rd), 0);
@@ -446,10 +410,7 @@ START_TEST(a_reply_of_very_many_runs_has_few_iovecs)
 		ck_assert_mem_eq(rd.iov[k].iov_base, f.t[0].dense + at, rd.iov[k].iov_len);
 	ck_assert_uint_eq(at, rd.len);
 	sf_read_release(&rd);
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -498,9 +459,7 @@ START_TEST(what_a_view_gives_wrongly_is_refused)
 
 	ck_assert_int_eq(sf_io_init(&io, 2, NULL), 0);
 	one_item(&f, SF_FLOAT32, 50, 50, false, false, 0, 0);
-	open_store(&f, &io, 0, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, 0, &plan, dir, &store, &r);
 	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
 		uint8_t got[100];
 		struct sf_read rd = {
@@ -514,10 +473,7 @@ START_TEST(what_a_view_gives_wrongly_is_refused)
 			              "case %zu: %s", i, rd.err.msg);
 		sf_read_release(&rd);
 	}
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -540,10 +496,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-	struct sf_unzstd *z;
-
-	if (sf_unzstd_new(&z, NULL) < 0)
-		return sf_test_skip("built without zstd");
-	sf_unzstd_free(z);
-	return sf_test_main(suite());
+	return run_with_zstd(suite);
 }

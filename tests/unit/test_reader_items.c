@@ -18,9 +18,7 @@ START_TEST(items_with_flipped_signs_are_not_lent)
 
 	ck_assert_int_eq(sf_io_init(&io, 2, NULL), 0);
 	one_item(&f, SF_COMPLEX64, 64, 64, conj, false, 0, 0);
-	open_store(&f, &io, _i / 2, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, _i / 2, &plan, dir, &store, &r);
 	rd.len = f.t[0].bytes;
 	a.at[0] = (struct ask){ .kind = ASK_TENSOR, .len = rd.len };
 	for (int i = 0; i < 2; i++) { /* the header is known the second time */
@@ -34,12 +32,7 @@ START_TEST(items_with_flipped_signs_are_not_lent)
 		sf_read_release(&rd);
 		at = 0;
 	}
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	if (*dir)
-		fake_remove(&f, dir);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -73,9 +66,7 @@ START_TEST(a_short_item_never_gives_its_neighbours_bytes)
 
 	ck_assert_int_eq(sf_io_init(&io, 2, NULL), 0);
 	one_item(&f, SF_FLOAT32, 50, 50, false, raw, 100, behind_payload(raw) + lacks);
-	open_store(&f, &io, 0, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, 0, &plan, dir, &store, &r);
 	got = malloc(f.t[0].bytes);
 	int e = sf_read_tensor(r, 0, 0, got, f.t[0].bytes, &err);
 	ck_assert_msg(e == (lacks ? -EBADMSG : 0), "%d %s", e, err.msg);
@@ -84,10 +75,7 @@ START_TEST(a_short_item_never_gives_its_neighbours_bytes)
 	else
 		ck_assert_mem_eq(got, f.t[0].dense, f.t[0].bytes);
 	free(got);
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -124,9 +112,7 @@ START_TEST(a_blob_that_ends_before_its_payload_is_refused)
 	                                       SF_CODEC_NONE, &place, NULL),
 	                 0);
 	sf_ckpt_builder_set_item(f.b, number, 0, place, 0, 1000);
-	open_store(&f, &io, 0, &plan, dir, &store);
-	fake_finish(&f, store);
-	ck_assert_int_eq(sf_reader_new(f.ckpt, store, &r, NULL), 0);
+	open_reader(&f, &io, 0, &plan, dir, &store, &r);
 	int e = sf_read_tensor(r, 0, 0, got, 1000, &err);
 	ck_assert_msg(e == (_i ? -EBADMSG : 0), "%d %s", e, err.msg);
 	if (_i)
@@ -135,10 +121,7 @@ START_TEST(a_blob_that_ends_before_its_payload_is_refused)
 	else
 		ck_assert_mem_eq(got, data, 1000);
 	sf_buf_release(&json);
-	sf_reader_free(r);
-	sf_store_free(store);
-	sf_io_release(&io);
-	fake_release(&f);
+	close_reader(&f, &io, dir, store, r);
 }
 END_TEST
 
@@ -157,10 +140,5 @@ static Suite *suite(void)
 
 int main(void)
 {
-	struct sf_unzstd *z;
-
-	if (sf_unzstd_new(&z, NULL) < 0)
-		return sf_test_skip("built without zstd");
-	sf_unzstd_free(z);
-	return sf_test_main(suite());
+	return run_with_zstd(suite);
 }
