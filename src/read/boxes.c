@@ -127,8 +127,7 @@ int sf_op_plan_box_chunks(struct sf_op *op, const struct sf_part *part)
 	const struct sf_tensor *t = &ckpt->tensor[part->index];
 	const struct box b = box_of(op, part);
 
-	return b.ndim ? sf_plan_box_chunks(ckpt, t, b.lo, b.hi, &op->chunks, &op->err)
-	              : sf_plan_chunks(ckpt, t, 0, part->n, &op->chunks, &op->err);
+	return sf_plan_box_chunks(ckpt, t, b.lo, b.hi, &op->chunks, &op->err);
 }
 
 int sf_op_plan_box_item(struct sf_op *op, const struct sf_part *part, uint32_t item)
@@ -142,9 +141,6 @@ int sf_op_plan_box_item(struct sf_op *op, const struct sf_part *part, uint32_t i
 	uint64_t more;
 	int r;
 
-	if (!b.ndim)
-		return sf_plan_pieces(ckpt, t, of->chunk, &of->layout, 0, part->n, item,
-		                      &op->pieces, &op->err);
 	if (staged)
 		staged_steps(&b, sf_dtype_info(t->dtype)->bytes, steps);
 	r = sf_plan_box_pieces(ckpt, t, of->chunk, &of->layout, b.lo, b.hi,

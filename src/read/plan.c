@@ -240,13 +240,15 @@ static int check_holes(const struct sf_ckpt *ckpt, const struct sf_region *regio
 
 /* ---- the callers ---- */
 
-static int plan_chunks(const struct sf_ckpt *ckpt, const struct sf_region *region,
-                       uint64_t nelements, uint64_t off, struct sf_u32s *chunks,
-                       struct sf_error *err)
+/* @off: the first byte that is asked for. */
+static int plan_chunks(const struct sf_ckpt *ckpt, const struct sf_region *region, uint64_t off,
+                       struct sf_u32s *chunks, struct sf_error *err)
 {
 	const struct sf_tensor *t = region->t;
 	const struct sf_key *k = &ckpt->key[t->key];
 	size_t n0 = chunks->n;
+	uint64_t asked = region->lo ? sf_region_volume(region, region->lo, region->hi)
+	                            : region->end - region->first;
 	uint64_t held = 0;
 	int r = find_candidates(region, chunks);
 
@@ -254,8 +256,7 @@ static int plan_chunks(const struct sf_ckpt *ckpt, const struct sf_region *regio
 		r = settle(region, n0, chunks, &held);
 	/* only where something is missing it is looked for; without overlap the sum tells (what
 	 * finds candidates twice is a grid, which has no hole) */
-	if (r >= 0 && t->flags & SF_TENSOR_HOLE &&
-	    (held != nelements || t->flags & SF_TENSOR_OVERLAP))
+	if (r >= 0 && t->flags & SF_TENSOR_HOLE && (held != asked || t->flags & SF_TENSOR_OVERLAP))
 		r = check_holes(ckpt, region, off, chunks->at ? chunks->at + n0 : NULL,
 		                chunks->n - n0, err);
 	if (r >= 0)
@@ -280,7 +281,7 @@ int sf_plan_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint64
 	if (!len)
 		return 0;
 	range = sf_region_range(t, off / elem, (end - 1) / elem + 1);
-	return plan_chunks(ckpt, &range, range.end - range.first, off, chunks, err);
+	return plan_chunks(ckpt, &range, off, chunks, err);
 }
 
 int sf_plan_box_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, const uint64_t *lo,
@@ -288,6 +289,5 @@ int sf_plan_box_chunks(const struct sf_ckpt *ckpt, const struct sf_tensor *t, co
 {
 	const struct sf_region box = sf_region_box(t, lo, hi);
 
-	return plan_chunks(ckpt, &box, sf_region_volume(&box, lo, hi),
-	                   box.first * sf_dtype_info(t->dtype)->bytes, chunks, err);
+	return plan_chunks(ckpt, &box, box.first * sf_dtype_info(t->dtype)->bytes, chunks, err);
 }

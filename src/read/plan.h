@@ -1,5 +1,5 @@
-/* Which stored items lie under a byte range of a tensor, and by what copies: pure geometry, no
- * I/O. */
+/* Which stored items lie under a byte range or a box of a tensor, and by what copies: pure
+ * geometry, no I/O. */
 #ifndef SF_READ_PLAN_H
 #define SF_READ_PLAN_H
 
@@ -65,8 +65,7 @@ int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32
                    struct sf_pieces *pieces, struct sf_error *err);
 
 /*
- * The same of a box: elements lo[d] ≤ i < hi[d] of every dimension, of which there is at least one.
- * Not empty, inside the tensor.
+ * The same of a box: elements lo[d] ≤ i < hi[d] of every dimension. Not empty, inside the tensor.
  *
  * sf_plan_box_chunks: as sf_plan_chunks. Cost: O(log n + chunks touched) for grids, else the chunks
  * whose elements lie between the box's first and last one. sf_plan_box_pieces: as sf_plan_pieces;

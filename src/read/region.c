@@ -13,6 +13,8 @@ struct sf_region sf_region_box(const struct sf_tensor *t, const uint64_t *lo, co
 {
 	struct sf_region r = { .t = t, .lo = lo, .hi = hi, .ndim = t->ndim };
 
+	if (!t->ndim)
+		return sf_region_range(t, 0, 1);
 	for (unsigned d = 0; d < t->ndim; d++) {
 		r.first = r.first * t->shape[d] + lo[d];
 		r.end = r.end * t->shape[d] + hi[d] - 1;

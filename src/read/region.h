@@ -18,7 +18,7 @@ struct sf_region {
 };
 typedef int sf_region_each(void *arg, const uint64_t *lo, const uint64_t *hi);
 
-/* Neither is empty, both are inside the tensor; a box has a dimension. */
+/* Neither is empty, both are inside the tensor. The box of a scalar is the range of its element. */
 struct sf_region sf_region_range(const struct sf_tensor *t, uint64_t first, uint64_t end);
 struct sf_region sf_region_box(const struct sf_tensor *t, const uint64_t *lo, const uint64_t *hi);
 
