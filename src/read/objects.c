@@ -7,9 +7,9 @@
 #include "read/op.h"
 #include "read/read_window.h"
 
-#define SLICE (UINT64_C(4) << 20)  /* of a long read */
-#define WINDOW (UINT64_C(8) << 20) /* bytes of small items in one read */
-#define WINDOW_ITEMS 256
+#define SLICE (UINT64_C(4) << 20)    /* of a long read */
+#define TOGETHER (UINT64_C(8) << 20) /* bytes of small items in one read */
+#define TOGETHER_MOST 256
 
 static int read_one(struct sf_reader *r, struct sf_read *rd, struct sf_error *err)
 {
@@ -71,7 +71,7 @@ struct item {
 	uint64_t stored, off, len; /* stored: of the stream that it lies in, or off */
 };
 
-struct window {
+struct items {
 	const struct item *at;
 	size_t n;
 };
@@ -79,7 +79,7 @@ struct window {
 static int emit_lens(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
                      struct sf_error *err)
 {
-	const struct window *w = arg;
+	const struct items *w = arg;
 	int r = 0;
 
 	for (size_t i = 0; i < w->n && r >= 0; i++)
@@ -90,7 +90,7 @@ static int emit_lens(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
 static int emit_items(void *arg, uint64_t off, uint64_t len, struct sf_parts *p,
                       struct sf_error *err)
 {
-	const struct window *w = arg;
+	const struct items *w = arg;
 	int r = 0;
 
 	for (size_t i = 0; i < w->n && r >= 0; i++)
@@ -109,7 +109,7 @@ static int compare_items(const void *a, const void *b)
 	return (x->off > y->off) - (x->off < y->off);
 }
 
-/* Items whose lengths are known, each handed over; as many in one read as WINDOW has room for. */
+/* Items whose lengths are known, each handed over; as many in one read as TOGETHER has room for. */
 static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint64_t limit,
                      int (*each)(void *arg, uint32_t object, const uint8_t *item, uint64_t len,
                                  struct sf_error *err),
@@ -126,7 +126,7 @@ static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint6
 			e = each(arg, at[i].object, NULL, bytes, err);
 			continue;
 		}
-		for (; k < n && at[k].len <= limit && bytes + at[k].len <= WINDOW; k++)
+		for (; k < n && at[k].len <= limit && bytes + at[k].len <= TOGETHER; k++)
 			bytes += at[k].len;
 		if (bytes > cap || !buf) {
 			free(buf);
@@ -136,7 +136,7 @@ static int hand_over(struct sf_reader *r, const struct item *at, size_t n, uint6
 				return sf_fail(err, -ENOMEM, "no memory for %llu bytes of objects",
 				               (unsigned long long)bytes);
 		}
-		struct window w = { &at[i], k - i };
+		struct items w = { &at[i], k - i };
 		if (bytes && k - i == 1)
 			e = sf_read_object_range(r, at[i].object, 0, buf, bytes, err);
 		else if (bytes)
@@ -160,7 +160,7 @@ int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint
 {
 	const struct sf_ckpt *ckpt = r->ckpt;
 	SF_FREE struct item *items = sf_alloc_array(n, sizeof(*items));
-	uint64_t lens[WINDOW_ITEMS];
+	uint64_t lens[TOGETHER_MOST];
 	int e = 0;
 
 	if (!items)
@@ -178,8 +178,8 @@ int sf_read_objects(struct sf_reader *r, const uint32_t *objects, size_t n, uint
 	}
 	/* in the order of the files: neighbours become one request */
 	qsort(items, n, sizeof(*items), compare_items);
-	for (size_t i = 0; i < n && e >= 0; i += WINDOW_ITEMS) {
-		struct window w = { &items[i], SF_MIN(n - i, (size_t)WINDOW_ITEMS) };
+	for (size_t i = 0; i < n && e >= 0; i += TOGETHER_MOST) {
+		struct items w = { &items[i], SF_MIN(n - i, (size_t)TOGETHER_MOST) };
 		e = read_one(r,
 		             &(struct sf_read){ .emit = emit_lens,
 		                                .arg = &w,

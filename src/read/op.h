@@ -163,26 +163,26 @@ struct sf_op_wait {
  *	                  buffers holds nothing else: it lets its batch go and begins anew.
  */
 /* clang-format on */
-enum sf_op_state { /* steps.c */
-	           SF_OP_BUFFERS,
-	           SF_OP_MADE,
-	           SF_OP_COPY_MADE,
-	           SF_OP_BATCH,
-	           SF_OP_FILES,
-	           SF_OP_OPEN,
-	           SF_OP_HEADERS,
-	           SF_OP_HEADER_IO,
-	           SF_OP_PARSE,
-	           SF_OP_SLOW,
-	           SF_OP_SLOW_IO,
-	           SF_OP_SLOW_PARSE,
-	           SF_OP_CACHE,
-	           SF_OP_CACHED,
-	           SF_OP_PIECES,
-	           SF_OP_IO,
-	           SF_OP_SETTLE,
-	           SF_OP_FINISH,
-	           SF_OP_DONE
+enum sf_op_state {
+	SF_OP_BUFFERS,
+	SF_OP_MADE,
+	SF_OP_COPY_MADE,
+	SF_OP_BATCH,
+	SF_OP_FILES,
+	SF_OP_OPEN,
+	SF_OP_HEADERS,
+	SF_OP_HEADER_IO,
+	SF_OP_PARSE,
+	SF_OP_SLOW,
+	SF_OP_SLOW_IO,
+	SF_OP_SLOW_PARSE,
+	SF_OP_CACHE,
+	SF_OP_CACHED,
+	SF_OP_PIECES,
+	SF_OP_IO,
+	SF_OP_SETTLE,
+	SF_OP_FINISH,
+	SF_OP_DONE
 };
 
 /* A step's result: negative ends the read, 0 goes on with the next one. */
@@ -216,8 +216,8 @@ struct sf_op {
 
 	struct sf_parts parts;
 	struct sf_buf literal; /* what the view made, until there is a buffer */
-	struct sf_u64s
-		boxes; /* of a box: its first elements, those past its last, its places' steps */
+	/* of a box: its first elements, those past its last, its places' steps */
+	struct sf_u64s boxes;
 	size_t staged_from; /* boxes of parts from this one on go through op->dst */
 	struct sf_made *made;
 	const struct sf_cached *made_item;
@@ -246,8 +246,8 @@ struct sf_op {
 	struct sf_op_open *opens;
 	struct sf_op_wait *waits;
 	struct sf_op_slow *slow; /* slow_headers.c; NULL: no item needs that */
-	uint32_t
-		held; /* files of the batch, taken from the descriptor budget; 0: none, or not counted */
+	/* files of the batch, taken from the descriptor budget; 0: none, or not counted */
+	uint32_t held;
 	struct sf_fd_wait fds;
 
 	_Atomic uint32_t pending; /* completions to come, and one for the step that starts them */
