@@ -266,6 +266,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/advice.c \
 	%D%/view/ckpt_json.c \
 	%D%/view/damage.c \
+	%D%/view/damage_text.c \
 	%D%/view/entry_json.c \
 	%D%/view/facts.c \
 	%D%/view/hf/hf_companions.c \

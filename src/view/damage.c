@@ -1,13 +1,10 @@
 #include "config.h"
 
 #include <errno.h>
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
-#include "base/path.h"
 #include "base/vec.h"
 #include "ckpt/ckpt_check.h"
 #include "view/damage.h"
@@ -131,9 +128,18 @@ static int fold_items(struct fold *f)
 	return r;
 }
 
+/* Told by a tensor's flags: its warning may have been cut off. */
+static const struct {
+	unsigned flag;
+	const char *code, *text;
+} by_flag[] = {
+	{ SF_TENSOR_HOLE, "hole", "its chunks do not cover it" },
+	{ SF_TENSOR_OVERLAP, "overlap", "its chunks overlap; the first one wins" },
+};
+
 static bool by_flags(const char *code)
 {
-	return strcmp(code, "hole") == 0 || strcmp(code, "overlap") == 0;
+	return strcmp(code, by_flag[0].code) == 0 || strcmp(code, by_flag[1].code) == 0;
 }
 
 /* The damage of this code that is of no file, made with these words when it is the first. */
@@ -148,7 +154,7 @@ static int find(struct fold *f, size_t from, const struct sf_damage *like, uint3
 }
 
 /* What is told by warnings alone: the kinds are few, a hostile checkpoint's warnings at most
- * 1,000. Holes and overlaps are counted by the tensors' flags: their warnings may be cut off. */
+ * 1,000. Holes and overlaps are counted by the tensors' flags. */
 static int fold_warnings(struct fold *f)
 {
 	const struct sf_ckpt *k = f->c->ckpt;
@@ -172,14 +178,11 @@ static int fold_warnings(struct fold *f)
 	for (uint32_t i = 0; i < f->c->n && r >= 0; i++) {
 		uint32_t t = f->c->entry[i].tensor;
 		unsigned flags = t == SF_NONE ? 0 : k->tensor[t].flags;
-		for (int n = 0; n < 2 && r >= 0; n++) {
-			const struct sf_damage d = {
-				.code = n ? "overlap" : "hole",
-				.text = n ? "its chunks overlap; the first one wins"
-				          : "its chunks do not cover it",
-				.entry = i
-			};
-			if (!(flags & (n ? SF_TENSOR_OVERLAP : SF_TENSOR_HOLE)))
+		for (size_t n = 0; n < SF_ARRAY_LEN(by_flag) && r >= 0; n++) {
+			const struct sf_damage d = { .code = by_flag[n].code,
+				                     .text = by_flag[n].text,
+				                     .entry = i };
+			if (!(flags & by_flag[n].flag))
 				continue;
 			r = find(f, from, &d, &at);
 			if (r >= 0)
@@ -236,6 +239,8 @@ void sf_damage_release(struct sf_damage_list *l)
 	*l = (struct sf_damage_list){ 0 };
 }
 
+/* What the load did not list: items by looking at them, holes and overlaps by the flags of who was not
+ * @told of before. */
 static int each_hidden(const struct sf_catalog *c, const bool *told,
                        int (*each)(void *arg, const struct sf_damage_one *one), void *arg)
 {
@@ -268,11 +273,10 @@ static int each_hidden(const struct sf_catalog *c, const bool *told,
 			r = each(arg, &one);
 		}
 		if (r == 0 && t->flags & (SF_TENSOR_HOLE | SF_TENSOR_OVERLAP) && !told[e->key]) {
-			bool hole = t->flags & SF_TENSOR_HOLE;
-			one.code = hole ? "hole" : "overlap";
+			size_t f = t->flags & SF_TENSOR_HOLE ? 0 : 1;
+			one.code = by_flag[f].code;
 			one.file = NULL;
-			one.text = hole ? "its chunks do not cover it"
-			                : "its chunks overlap; the first one wins";
+			one.text = by_flag[f].text;
 			r = each(arg, &one);
 		}
 	}
@@ -310,154 +314,4 @@ int sf_damage_each(const struct sf_catalog *c,
 				r = each(arg, &one);
 		}
 	return r ? r : each_hidden(c, told, each, arg);
-}
-
-/* "361,618,391" */
-static void put_number(struct sf_buf *out, uint64_t v)
-{
-	char digits[24];
-	int n = snprintf(digits, sizeof(digits), "%" PRIu64, v);
-
-	for (int i = 0; i < n; i++) {
-		if (i && (n - i) % 3 == 0)
-			sf_buf_byte(out, ',');
-		sf_buf_byte(out, (uint8_t)digits[i]);
-	}
-}
-
-static void put_count(struct sf_buf *out, uint32_t n, const char *what, const char *state)
-{
-	put_number(out, n);
-	sf_buf_printf(out, " %s%s%s", what, n == 1 ? "" : "s", state);
-}
-
-/* ", all in optimizer", ", in model and optimizer", ", in model, optimizer, ema and others" */
-static void put_groups(struct sf_buf *out, const struct sf_catalog *c, uint64_t groups)
-{
-	enum { NAMED = 3 };
-	unsigned n = (unsigned)__builtin_popcountll(groups), shown = 0;
-
-	if (!n || c->ngroups < 2)
-		return;
-	sf_buf_str(out, n == 1 ? ", all in " : ", in ");
-	for (uint32_t g = 0; g < SF_MIN(c->ngroups, SF_DAMAGE_GROUPS - 1u) && shown < NAMED; g++) {
-		const struct sf_group *of = c->group[g].of;
-		if (!(groups >> g & 1))
-			continue;
-		sf_buf_str(out, !shown ? "" : shown + 1 == n ? " and " : ", ");
-		if (of->len)
-			sf_buf_add(out, of->name, of->len);
-		else
-			sf_buf_str(out, "the unnamed group");
-		shown++;
-	}
-	if (shown < n)
-		sf_buf_str(out, shown ? " and others" : "other groups");
-}
-
-static void put_keys(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage *d,
-                     bool partly)
-{
-	if (d->ntensors)
-		put_count(out, d->ntensors, "tensor", partly ? " incomplete" : "");
-	if (d->nobjects) {
-		sf_buf_str(out, d->ntensors ? ", " : "");
-		put_count(out, d->nobjects, "object", partly ? " unreadable" : "");
-	}
-	if (!d->ntensors && !d->nobjects && partly)
-		sf_buf_str(out, "no key shown here is in it");
-	put_groups(out, c, d->groups);
-}
-
-void sf_damage_text(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage *d)
-{
-	uint32_t n = d->ntensors + d->nobjects;
-
-	if (d->file) {
-		sf_buf_add(out, d->file->name, d->file->name_len);
-		sf_buf_str(out, ": ");
-		if (d->file->missing) {
-			sf_buf_str(out, d->file->odd ? "not a regular file" : "missing");
-		} else if (d->need) {
-			put_number(out, d->file->info.size);
-			sf_buf_str(out, " of ");
-			put_number(out, d->need);
-			sf_buf_str(out, " bytes");
-		} else {
-			sf_buf_str(out,
-			           strcmp(d->code, "outside-member") == 0
-			                   ? "items that pass the end of their member or stream"
-			                   : "items shorter than their tensors need");
-		}
-		sf_buf_str(out, "; ");
-		put_keys(out, c, d, true);
-		return;
-	}
-	sf_buf_printf(out, "%s: ", d->code);
-	if (!d->text) {
-		sf_buf_str(out, "metadata names no stored item; ");
-		put_keys(out, c, d, true);
-	} else if (n + d->nothers > 1) {
-		if (d->nothers)
-			put_count(out, d->nothers, "warning", n ? ", " : "");
-		put_keys(out, c, d, false);
-		sf_buf_str(out, "; first ");
-	}
-	if (d->text && d->entry != SF_NONE) {
-		sf_buf_add(out, c->entry[d->entry].name, c->entry[d->entry].len);
-		sf_buf_str(out, ": ");
-	}
-	sf_buf_str(out, d->text ? d->text : "");
-}
-
-void sf_damage_lines(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage_list *l,
-                     const char *indent, uint32_t max)
-{
-	uint32_t n = l->n <= max ? l->n : max - 1;
-
-	for (uint32_t i = 0; i < n; i++) {
-		struct sf_buf text = { 0 };
-		sf_damage_text(&text, c, &l->at[i]);
-		sf_buf_str(out, indent);
-		if (sf_buf_check(&text) < 0)
-			sf_buf_fail(out, sf_buf_check(&text));
-		else
-			sf_escape_text(out, (const char *)text.at, text.len);
-		sf_buf_byte(out, '\n');
-		sf_buf_release(&text);
-	}
-	if (n < l->n)
-		sf_buf_printf(out, "%s%" PRIu32 " more of this kind (shardfuse verify lists all)\n",
-		              indent, l->n - n);
-}
-
-void sf_damage_json(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage *d)
-{
-	struct sf_buf text = { 0 };
-	const char *sep = "";
-
-	sf_buf_printf(out, "{\"code\": \"%s\", \"file\": ", d->code);
-	if (d->file)
-		sf_escape_json(out, d->file->name, d->file->name_len);
-	else
-		sf_buf_str(out, "null");
-	if (d->file && !d->file->missing)
-		sf_buf_printf(out, ", \"size\": %" PRIu64, d->file->info.size);
-	if (d->need)
-		sf_buf_printf(out, ", \"needed\": %" PRIu64, d->need);
-	sf_buf_printf(out, ", \"tensors\": %" PRIu32 ", \"objects\": %" PRIu32 ", \"groups\": [",
-	              d->ntensors, d->nobjects);
-	for (uint32_t g = 0; g < SF_MIN(c->ngroups, SF_DAMAGE_GROUPS - 1u); g++)
-		if (d->groups >> g & 1) {
-			sf_buf_str(out, sep);
-			sf_escape_json(out, c->group[g].of->name, c->group[g].of->len);
-			sep = ", ";
-		}
-	sf_buf_str(out, "], \"text\": ");
-	sf_damage_text(&text, c, d);
-	sf_escape_json(out, text.len ? (const char *)text.at : "", text.len);
-	if (sf_buf_check(&text) < 0) /* what there is of it is not the text */
-		sf_buf_fail(out, sf_buf_check(&text));
-	sf_buf_release(&text);
-	sf_buf_byte(out, '}');
 }

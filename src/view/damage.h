@@ -32,7 +32,7 @@ struct sf_damage_list {
 int sf_damage_fold(const struct sf_catalog *c, struct sf_damage_list *ret);
 void sf_damage_release(struct sf_damage_list *l);
 
-/* One of them for people, as it is (names too: escape it for a terminal), no newline:
+/* damage_text.c: one of them for people, as it is (names too: escape it for a terminal), no newline:
  * "__2_0.distcp: 300,000,000 of 361,618,391 bytes; 61 tensors incomplete, all in optimizer". */
 void sf_damage_text(struct sf_buf *out, const struct sf_catalog *c, const struct sf_damage *d);
 /*

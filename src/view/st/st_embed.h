@@ -24,8 +24,8 @@ SF_VEC(sf_st_inners, struct sf_st_inner);
 SF_VEC(sf_st_dims, uint64_t);
 
 struct sf_st_embed {
-	struct sf_st_inners
-		inner; /* in the order of the selection, in an object in the order of its pickle */
+	/* in the order of the selection, in an object in the order of its pickle */
+	struct sf_st_inners inner;
 	struct sf_st_dims shape;
 	struct sf_buf text;
 };
