@@ -60,6 +60,7 @@ static int submit(struct sf_op_req *q, const struct sf_range *range)
 	q->io.kind = range->kind;
 	q->io.done = request_done;
 	q->io.err.msg[0] = '\0';
+	q->io.here = false;
 	pthread_mutex_lock(&op->m);
 	q->io.off = range->off; /* here: who is late looks at it */
 	q->io.len = range->len;
@@ -95,6 +96,13 @@ static void place_failed(struct sf_op_req *q, int r)
 	sf_op_completed(op, r, &q->io.err, op->sources.at[item->source].key);
 }
 
+/* A request has ended. */
+static void note_far(struct sf_op_req *q, int r)
+{
+	if (r >= 0 && !q->io.here)
+		atomic_store_explicit(&q->op->asked_far, true, memory_order_relaxed);
+}
+
 /* The place goes on until it waits for a request, which takes it over, or there is nothing left. It
  * is one of op->pending. @tried: its first range was, in vain. */
 static void go_on(struct sf_op_req *q, bool tried)
@@ -112,6 +120,7 @@ static void go_on(struct sf_op_req *q, bool tried)
 			if (!submit(q, &v->at[i]))
 				break;
 			r = q->io.r;
+			note_far(q, r);
 		}
 		if (r < 0) {
 			place_failed(q, r);
@@ -128,6 +137,7 @@ static void request_done(struct sf_io_req *req, int r)
 	pthread_mutex_lock(&q->op->m);
 	q->out = false;
 	pthread_mutex_unlock(&q->op->m);
+	note_far(q, r);
 	if (r < 0)
 		place_failed(q, r);
 	else

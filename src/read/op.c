@@ -66,6 +66,7 @@ static void reset(struct sf_op *op)
 	op->part_at = op->chunk_at = op->chunk_first = 0;
 	op->part_begun = op->alone = false;
 	op->failed = 0;
+	op->asked_far = false;
 	op->nreqs = 0;
 	op->dst = op->caller = NULL;
 	op->lease0 = 0;

@@ -255,6 +255,7 @@ struct sf_op {
 	bool waits_for_buffers;
 	const char *waits_for_made;           /* what that is, for messages; NULL */
 	struct sf_cache_wait *waits_for_item; /* that waits its turn */
+	_Atomic bool asked_far; /* what it waited for did not lie on this machine: sf_read.far */
 	int failed; /* first failure of a completion, message in err, its file in bad_file */
 	struct sf_op_req *reqs;
 	unsigned reqs_cap;

@@ -20,6 +20,7 @@ static void give_result(struct sf_op *op, struct sf_read *rd)
 {
 	rd->iov = op->iovs.at;
 	rd->niov = (int)op->iovs.n;
+	rd->far = op->asked_far;
 }
 
 static void give_failure(struct sf_op *op, struct sf_read *rd, int e)
@@ -41,6 +42,7 @@ int sf_read_start(struct sf_reader *r, struct sf_read *rd)
 
 	rd->iov = NULL;
 	rd->niov = 0;
+	rd->far = false;
 	rd->file = SF_NONE;
 	if (!op)
 		return sf_fail(&rd->err, -ENOMEM, "no memory for a read");

@@ -13,6 +13,7 @@
 
 #define PART_LEAST (UINT64_C(1) << 20) /* bytes; and parts end at multiples of it */
 #define PART_MOST (UINT64_C(8) << 20)
+#define HERE 4 /* reads in a row that tell that the next one needs no server either */
 
 /* Bytes of the file that are read ahead, by a read of their own. */
 struct sf_readahead_part {
@@ -37,6 +38,7 @@ struct sf_readahead {
 	struct sf_streams streams;
 	struct sf_readahead_part *parts;
 	struct sf_readahead_read *waiting;
+	unsigned here; /* reads that waited, the last ones in a row, for what lay on this machine */
 };
 
 static uint64_t end_of(const struct sf_readahead_part *p)
@@ -260,6 +262,14 @@ static void answer_all(struct sf_readahead *a, struct sf_readahead_read *ready)
 
 /* ---- parts ---- */
 
+/* A read that waited has its bytes. */
+static void note_locked(struct sf_readahead *a, const struct sf_read *rd)
+{
+	a->here = rd->far ? 0 : a->here + 1;
+	for (unsigned i = 0; i < SF_STREAMS && a->here >= HERE; i++)
+		sf_stream_rest(&a->streams.at[i]);
+}
+
 /* A part's read has ended. */
 static void part_done(struct sf_read *rd, int r)
 {
@@ -273,6 +283,8 @@ static void part_done(struct sf_read *rd, int r)
 	a->refs++;
 	if (r < 0 && r != -ENOBUFS && (s = sf_streams_near(&a->streams, rd->off)))
 		sf_stream_refused(s, 0);
+	if (r >= 0)
+		note_locked(a, rd);
 	p->done = true;
 	p->r = r < 0 ? r : rd->niov == 1 ? 0 : -EIO;
 	ready = ready_locked(a);
@@ -493,9 +505,14 @@ void sf_readahead_park(struct sf_readahead *a, struct sf_reader *r, struct sf_re
 	pthread_mutex_lock(&a->m);
 	a->refs++;
 	s = sf_streams_near(&a->streams, off);
-	if (s)
+	if (s && a->here < HERE)
 		sf_stream_stalled(s, len, most(a));
 	held = q->nparts;
+	q->waits_alone = !held;
+	if (!q->a) {
+		q->a = a;
+		a->refs++;
+	}
 	q->rd.since_ns = held ? sf_now_ns() : 0;
 	if (held)
 		waits = wait_locked(a, q);
@@ -521,6 +538,12 @@ void sf_readahead_release(struct sf_readahead_read *q)
 	struct sf_readahead *a = SF_STEAL(q->a);
 	struct sf_readahead_part *gone = NULL;
 
+	if (a) {
+		pthread_mutex_lock(&a->m);
+		if (q->waits_alone && q->rd.iov)
+			note_locked(a, &q->rd);
+		pthread_mutex_unlock(&a->m);
+	}
 	sf_read_release(&q->rd);
 	if (!a)
 		return;

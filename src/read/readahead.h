@@ -10,7 +10,8 @@
  * the plan of its bytes across chunks, shards and headers. How far: as the sources' hints say, and a
  * quarter of the budget for all files together; the window doubles when the reader has to wait, and
  * is one part where there is no room. What has come is let go when somebody waits for memory, or
- * when no reader is near it. Of local files, and for who jumps, nothing is read ahead.
+ * when no reader is near it. Of local files, of what the block cache has, and for who jumps, nothing
+ * is read ahead: that is lent, and a part would be a copy of it.
  *
  * Threads: all functions, any number of calls at once. Cost: of a file that is not far, a load.
  */
@@ -34,6 +35,7 @@ struct sf_readahead_read {
 	struct sf_readahead *a; /* a reference; NULL: an ordinary read */
 	struct sf_readahead_part *part[SF_READAHEAD_SPAN];
 	unsigned nparts;
+	bool waits_alone; /* it was parked, for no part */
 	struct iovec iov[SF_READAHEAD_SPAN];
 	struct sf_deadline deadline;
 	_Atomic bool claimed, canceled;

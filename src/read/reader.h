@@ -76,6 +76,7 @@ struct sf_read {
 	/* the result when r == 0: sums to len; valid until sf_read_release */
 	struct iovec *iov;
 	int niov;
+	bool far;            /* it waited for bytes that were not on this machine */
 	struct sf_error err; /* message when r < 0 */
 	/* then: the stored file it is about, as ckpt->file[] or behind those listing[]; SF_NONE: of
 	 * none */

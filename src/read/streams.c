@@ -97,6 +97,11 @@ void sf_stream_refused(struct sf_stream *s, uint64_t part)
 	s->grown = s->next + s->window;
 }
 
+void sf_stream_rest(struct sf_stream *s)
+{
+	s->window = s->grown = 0;
+}
+
 bool sf_stream_wants(const struct sf_stream *s, uint64_t off, uint64_t end)
 {
 	return s->turn && end + SF_STREAM_NEAR > s->next && off < s->end;

@@ -39,6 +39,8 @@ bool sf_stream_forward(const struct sf_stream *s);
 void sf_stream_stalled(struct sf_stream *s, uint64_t len, uint64_t most);
 /* There was no room: it shrinks, to one part. */
 void sf_stream_refused(struct sf_stream *s, uint64_t part);
+/* What it comes to needs not be asked for: it lies on this machine. */
+void sf_stream_rest(struct sf_stream *s);
 /* Will it come to bytes [off, end) soon? */
 bool sf_stream_wants(const struct sf_stream *s, uint64_t off, uint64_t end);
 

@@ -426,6 +426,7 @@ static void copy_out(struct sf_cache_read *q)
 		return;
 	}
 	sf_cache_count(q->o->cache, !q->fetched, req->len, q->missed);
+	req->here = !q->missed;
 	finish(q, 0);
 }
 

@@ -25,11 +25,12 @@ struct sf_io_req {
 	 * what waited for the bytes. Not when sf_source_submit() says that the request has ended.
 	 */
 	void (*done)(struct sf_io_req *req, int r);
-	bool ahead;          /* counted when its bytes are used (fetch_many.h), not here */
+	bool ahead; /* counted when its bytes are used (fetch_many.h), not here */
 	/* It ends when what was fetched for it is on disk, where there is a cache, not when it has
 	 * come: for those whom nobody waits for. */
 	bool keep;
 	bool wakes;          /* done does no more than wake somebody: any thread will do */
+	bool here;           /* once it has ended well: no server was asked for it (the cache) */
 	int r;               /* how it ended */
 	struct sf_error err; /* message when r < 0 */
 	/* the source's while submitted */

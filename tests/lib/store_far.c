@@ -42,6 +42,7 @@ static void end(struct sf_far *far, struct sf_io_req *req, int r)
 	if (r < 0)
 		sf_fail(&req->err, r, "'%s': canceled", req->src->name);
 	atomic_fetch_sub(&far->flying, 1);
+	req->here = far->here;
 	sf_io_req_end(req, r);
 }
 

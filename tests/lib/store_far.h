@@ -14,6 +14,7 @@ struct sf_far {
 	struct sf_source_hints hints;
 	unsigned inline_of; /* one request in so many ends within submit; 1 all, 0 none */
 	bool reorder;       /* the last one asked ends first */
+	bool here;          /* it says that no server was asked, as the cache does */
 	const char *etag;   /* of every object; NULL: they have no version */
 	bool lends; /* every second lend is granted: a block of its own, taken back by its token */
 	uint64_t hold_until; /* the first request does not end before so many were asked; 0: as

@@ -163,6 +163,29 @@ START_TEST(who_reads_forward_gets_each_byte_once_and_seldom_waits)
 }
 END_TEST
 
+/* What lies on this machine is not read ahead: each read takes its own bytes. What does not, is again. */
+START_TEST(what_the_cache_has_is_left_to_it)
+{
+	const uint64_t half = SIZE / 2 / READ * READ;
+	uint64_t off = 0, before;
+
+	begin(3, true);
+	far.here = true;
+	for (; off < 16 * READ; off += READ)
+		ck_assert_int_eq(read_at(off, READ), 1);
+	before = far.bytes;
+	for (uint64_t from = off; off < half; off += READ) {
+		ck_assert_int_eq(read_at(off, READ), 1);
+		ck_assert_uint_le(far.bytes, before + (off + READ - from) + HEADERS);
+	}
+	far.here = false;
+	for (before = far.requests; off < SIZE; off += READ)
+		ck_assert_int_eq(read_at(off, SF_MIN(READ, SIZE - off)), 1);
+	ck_assert_uint_lt(far.requests - before, (SIZE - half) / READ / 2);
+	end();
+}
+END_TEST
+
 /* Eight at once, as a kernel hands them over, in an order of chance. */
 START_TEST(the_order_of_reads_does_not_matter)
 {
@@ -381,6 +404,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 300);
 	tcase_add_loop_test(t, who_reads_forward_gets_each_byte_once_and_seldom_waits, 0, 3);
+	tcase_add_test(t, what_the_cache_has_is_left_to_it);
 	tcase_add_test(t, the_order_of_reads_does_not_matter);
 	tcase_add_test(t, two_streams_of_a_file);
 	tcase_add_test(t, who_jumps_fetches_nothing_more);
