@@ -171,6 +171,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		return ask_which(common);
 	if (o->json)
 		printf("{\"schema\": 1, \"dropped\": [");
+	fflush(stdout); /* a child is forked to ask a mount */
 	if (o->all && drop_named(&d, NULL, NULL, &err) < 0)
 		code = sf_cli_error(SF_EXIT_FAILED, &err);
 	for (int i = 0; i < argc; i++) {

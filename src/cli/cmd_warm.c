@@ -311,6 +311,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 
 	if (o->json)
 		printf("{\"schema\": 1, \"paths\": [");
+	fflush(stdout); /* a child is forked to ask a mount */
 	for (int i = 0; i < argc; i++) {
 		struct sf_error err = SF_ERROR_INIT;
 		job.path = argv[i];
