@@ -46,6 +46,7 @@ SF_SOURCES_STORE = \
 	%D%/store/bucket_dirs.c \
 	%D%/store/bucket_list.c \
 	%D%/store/bucket_probe.c \
+	%D%/store/bucket_store.c \
 	%D%/store/cache.c \
 	%D%/store/cache_ahead.c \
 	%D%/store/cache_dir.c \

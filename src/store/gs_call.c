@@ -103,10 +103,8 @@ static int remote_call(struct sf_remote_store *r, const char *name, struct sf_re
                        struct sf_error *err)
 {
 	struct sf_gs_store *s = (struct sf_gs_store *)r;
-	SF_FREE char *key = NULL;
+	SF_FREE char *key = sf_bucket_key(&s->b, name);
 
-	if (asprintf(&key, "%s%s", s->prefix, name) < 0)
-		key = NULL;
 	if (!key)
 		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
 	return gs_call(s, key, "alt=media", false, ret, err);
@@ -144,7 +142,7 @@ static const char *token_of(const struct sf_remote_call *call)
 /* A server does not know a token that should be good still: once in a while another is fetched. */
 static void renew(struct sf_gs_store *s, const char *token)
 {
-	int64_t now = s->env.now(s->env.arg);
+	int64_t now = s->b.env.now(s->b.env.arg);
 	bool just;
 
 	pthread_mutex_lock(&s->locked.m);
@@ -247,7 +245,7 @@ static void see_clock(struct sf_gs_store *s, const char *date)
 	if (!date || !sf_http_date(date, &theirs))
 		return;
 	pthread_mutex_lock(&s->locked.m);
-	s->locked.skew_s = theirs - s->env.now(s->env.arg);
+	s->locked.skew_s = theirs - s->b.env.now(s->b.env.arg);
 	pthread_mutex_unlock(&s->locked.m);
 }
 
@@ -260,11 +258,11 @@ static int send_call(struct sf_gs_store *s, struct sf_remote_call *call, uint64_
 		.method = "GET",
 		.url = call->url,
 		.headers = (const char *const *)call->headers,
-		.ca_bundle = sf_remote_ca_bundle(&s->r),
+		.ca_bundle = sf_remote_ca_bundle(&s->b.r),
 		.limit = limit,
 		.want_headers = date,
 	};
-	int r = sf_remote_ask(&s->r, &what, ret, err);
+	int r = sf_remote_ask(&s->b.r, &what, ret, err);
 
 	if (r == 0)
 		see_clock(s, ret->kept[0]);

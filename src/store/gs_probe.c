@@ -31,9 +31,9 @@ static void say_place(struct gs_probe *p)
 	snprintf(p->url, sizeof(p->url), "%s", sf_buf_cstr(&url));
 	sf_probe_say(p->to, SF_PROBE_OK, "endpoint", NULL, "%s (bucket '%s'; %s)", p->url,
 	             s->place.bucket,
-	             s->emulated ? "of STORAGE_EMULATOR_HOST"
-	             : s->r.s.at ? "given"
-	                         : "Google's own");
+	             s->emulated   ? "of STORAGE_EMULATOR_HOST"
+	             : s->b.r.s.at ? "given"
+	                           : "Google's own");
 	sf_buf_release(&url);
 }
 
@@ -66,7 +66,7 @@ static bool say_clock(struct gs_probe *p)
 /* Why there is no token. */
 static void say_no_token(struct gs_probe *p, int r, const struct sf_error *err)
 {
-	SF_FREE char *file = sf_cloud_var(&p->s->env, "GOOGLE_APPLICATION_CREDENTIALS");
+	SF_FREE char *file = sf_cloud_var(&p->s->b.env, "GOOGLE_APPLICATION_CREDENTIALS");
 	const char *remedy;
 
 	/* whoever gives tokens is another server than the bucket's */
@@ -111,7 +111,7 @@ static bool say_credentials(struct gs_probe *p)
 	}
 	if (t.expires)
 		snprintf(ends, sizeof(ends), " (for %" PRId64 " minutes more)",
-		         (t.expires - p->s->env.now(p->s->env.arg)) / 60);
+		         (t.expires - p->s->b.env.now(p->s->b.env.arg)) / 60);
 	payer = p->s->project ? p->s->project : t.project;
 	sf_probe_say(p->to, SF_PROBE_OK, "credentials", NULL, "%s%s%s%s", t.from, ends,
 	             payer ? "; who pays is project " : "", payer ? payer : "");
@@ -180,14 +180,14 @@ bool sf_gs_probe(struct sf_store *store, const struct sf_probe *to)
 	struct gs_probe p = { .s = (struct sf_gs_store *)store, .to = to };
 
 	say_place(&p);
-	sf_probe_world(to, p.url, &p.s->r);
+	sf_probe_world(to, p.url, &p.s->b.r);
 	if (!say_credentials(&p))
 		return false;
 	p.b = (struct sf_bucket_probe){
 		.to = to,
 		.s = store,
-		.ops = p.s->bucket,
-		.prefix = p.s->prefix,
+		.ops = p.s->b.pages,
+		.prefix = p.s->b.prefix,
 		.url = p.url,
 		.may_list = SF_GS_MAY_LIST,
 		.may_read = SF_GS_MAY_READ,

@@ -4,21 +4,16 @@
 
 #include <pthread.h>
 
-#include "store/bucket_dirs.h"
+#include "store/bucket_store.h"
 #include "store/gs_credentials.h"
 #include "store/gs_place.h"
 #include "store/probe.h"
-#include "store/remote.h"
 
 struct sf_gs_store {
-	struct sf_remote_store r;
+	struct sf_bucket_store b;
 	struct sf_gs_place place;
-	const struct sf_bucket_ops *bucket; /* how it is listed */
-	char *prefix;                       /* of its keys: "" or with '/' at its end */
 	char *project; /* that pays for requests; NULL: the credentials', or the bucket's */
-	char *home;
 	bool emulated; /* the endpoint is STORAGE_EMULATOR_HOST */
-	struct sf_cloud_env env;
 	struct sf_gs_provider *provider; /* NULL: nobody in particular asks */
 	struct {
 		pthread_mutex_t m;

@@ -79,7 +79,7 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 			.service = "s3",
 			.headers = headers,
 			.payload = SF_S3_EMPTY,
-			.now = s->env.now(s->env.arg) + skew_s,
+			.now = s->b.env.now(s->b.env.arg) + skew_s,
 			.keys = s->keys,
 		};
 		r = sf_s3_sign(&req, &cred, &call.headers, err);
@@ -100,10 +100,8 @@ static int remote_call(struct sf_remote_store *r, const char *name, struct sf_re
                        struct sf_error *err)
 {
 	struct sf_s3_store *s = (struct sf_s3_store *)r;
-	SF_FREE char *key = NULL;
+	SF_FREE char *key = sf_bucket_key(&s->b, name);
 
-	if (asprintf(&key, "%s%s", s->prefix, name) < 0)
-		key = NULL;
 	if (!key)
 		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
 	return sf_s3_call(s, "GET", key, "", false, ret, err);
@@ -146,7 +144,7 @@ static bool moved(struct sf_s3_store *s, const char *region)
 static bool clock_mended(struct sf_s3_store *s, const struct refusal *why,
                          const struct sf_s3_error *e)
 {
-	int64_t now = s->env.now(s->env.arg), theirs = e->server_time;
+	int64_t now = s->b.env.now(s->b.env.arg), theirs = e->server_time;
 	bool mended;
 
 	if (!theirs && (!why->date || !sf_http_date(why->date, &theirs)))
@@ -164,7 +162,7 @@ static bool clock_mended(struct sf_s3_store *s, const struct refusal *why,
 
 static void renew(struct sf_s3_store *s)
 {
-	int64_t now = s->env.now(s->env.arg);
+	int64_t now = s->b.env.now(s->b.env.arg);
 	char key_id[sizeof(s->locked.key_id)];
 	bool just;
 
@@ -314,13 +312,13 @@ static int ask_once(struct sf_s3_store *s, const char *method, const char *key, 
 		.method = method,
 		.url = call.url,
 		.headers = (const char *const *)call.headers,
-		.ca_bundle = sf_remote_ca_bundle(&s->r),
+		.ca_bundle = sf_remote_ca_bundle(&s->b.r),
 		.limit = limit,
 		.want_headers = names,
 	};
 	*ret = (struct sf_http_answer){ 0 };
 	*ret_as = call.as;
-	r = sf_remote_ask(&s->r, &what, ret, err);
+	r = sf_remote_ask(&s->b.r, &what, ret, err);
 	sf_remote_call_release(&call);
 	return r;
 }

@@ -68,7 +68,7 @@ static bool say_credentials(struct s3_probe *p)
 		return true;
 	}
 	size_t n = strlen(c.key_id);
-	int64_t left = c.expires - p->s->env.now(p->s->env.arg);
+	int64_t left = c.expires - p->s->b.env.now(p->s->b.env.arg);
 	if (c.expires)
 		snprintf(ends, sizeof(ends), ", for %" PRId64 " minutes more", left / 60);
 	sf_probe_say(p->to, SF_PROBE_OK, "credentials", NULL, "%s (key id ****%s%s%s)",
@@ -163,7 +163,7 @@ bool sf_s3_probe(struct sf_store *store, const struct sf_probe *to)
 		              .google = strncmp(store->source, "gs:", 3) == 0 };
 
 	say_place(&p);
-	sf_probe_world(to, p.url, &p.s->r);
+	sf_probe_world(to, p.url, &p.s->b.r);
 	if (!say_credentials(&p))
 		return false;
 	pthread_mutex_lock(&p.s->locked.m);
@@ -172,8 +172,8 @@ bool sf_s3_probe(struct sf_store *store, const struct sf_probe *to)
 	p.b = (struct sf_bucket_probe){
 		.to = to,
 		.s = store,
-		.ops = p.s->bucket,
-		.prefix = p.s->prefix,
+		.ops = p.s->b.pages,
+		.prefix = p.s->b.prefix,
 		.url = p.url,
 		.may_list = p.google ? SF_GS_MAY_LIST : "s3:ListBucket",
 		.may_read = p.google ? SF_GS_MAY_READ

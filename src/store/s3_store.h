@@ -5,20 +5,15 @@
 #include <pthread.h>
 
 #include "store/aws_credentials.h"
-#include "store/bucket_dirs.h"
+#include "store/bucket_store.h"
 #include "store/probe.h"
-#include "store/remote.h"
 #include "store/s3_place.h"
 
 /* Any thread: what is outside of locked stays as it was when the store was opened. */
 struct sf_s3_store {
-	struct sf_remote_store r;
+	struct sf_bucket_store b;
 	struct sf_s3_place place;
-	const struct sf_bucket_ops *bucket; /* how it is listed */
-	char *prefix;                       /* of its keys: "" or with '/' at its end */
-	char *home;
 	bool payer; /* whoever asks pays */
-	struct sf_cloud_env env;
 	struct sf_aws_provider *provider;
 	struct sf_s3_keys *keys;
 	struct {
