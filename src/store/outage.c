@@ -45,6 +45,11 @@ unsigned sf_outage_first_ms(const struct sf_io *io)
 	return io->retry_ms ? io->retry_ms : SF_HTTP_WAIT_FIRST_MS;
 }
 
+int64_t sf_outage_slack_ns(const struct sf_io *io)
+{
+	return SF_MIN(io->timeout_ms * MS / 8, SLACK * MS * sf_outage_first_ms(io));
+}
+
 static int64_t first_ns(const struct sf_outage *o)
 {
 	return sf_outage_first_ms(o->io) * MS;
@@ -318,7 +323,7 @@ bool sf_outage_dead(struct sf_outage *o)
 	pthread_mutex_lock(&o->locked.m);
 	waited = now - o->locked.patience_ns;
 	dead = o->locked.away && now - o->locked.last_ns < HOLD * first &&
-	       waited >= timeout - SF_MIN(timeout / 8, SLACK * first) &&
+	       waited >= timeout - sf_outage_slack_ns(o->io) &&
 	       waited < timeout + SF_MIN(timeout, HOLD * first);
 	pthread_mutex_unlock(&o->locked.m);
 	return dead;

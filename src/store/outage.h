@@ -50,6 +50,8 @@ struct sf_turn {
  * not say). @why: with the server's name in it. True: it is away. */
 bool sf_outage_failed(struct sf_outage *o, int64_t sent_ns, int64_t after_ms, const char *why);
 void sf_outage_spent(struct sf_outage *o); /* it is away: nothing is left for tries */
+/* A read's deadline begins a little before that of its request: ns. */
+int64_t sf_outage_slack_ns(const struct sf_io *io);
 /* It answered as servers do: all go on. */
 void sf_outage_answered(struct sf_outage *o);
 

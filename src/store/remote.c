@@ -311,6 +311,8 @@ static void on_done(struct sf_http_req *http, int r)
 	}
 	if (r == -ECANCELED && !cancelled && atomic_load(&src->store->outage))
 		sf_outage_end(src->store->outage); /* the transport ends */
+	if (cancelled && r < 0)
+		sf_trip_given_up(t);
 	if (cancelled || r == -ECANCELED) {
 		sf_trip_end(t, sf_fail(&http->err, -ECANCELED, "'%s': canceled", src->s.name));
 	} else if (r == 0) {

@@ -57,6 +57,8 @@ void sf_trip_end(struct sf_trip *t, int r); /* with @r, and t->http.err if that 
 /* remote_wait.c */
 /* Once more, not before @after_ms; or, where it would be too late or too often, the end: with @r. */
 void sf_trip_again(struct sf_trip *t, int r, int64_t after_ms);
+/* It was cancelled under way: for its deadline, while nothing came from the server? */
+void sf_trip_given_up(struct sf_trip *t);
 /* Its first try. */
 void sf_trip_begin(struct sf_trip *t);
 /* It goes on when there are credentials, or an error instead; no thread is held. */

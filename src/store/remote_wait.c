@@ -138,6 +138,20 @@ static void leave(struct sf_trip *t, int r)
 		sf_outage_over(outage_of(t), &t->turn, r, t->http.err.msg);
 }
 
+void sf_trip_given_up(struct sf_trip *t)
+{
+	struct sf_outage *o;
+	int64_t now = sf_now_ns();
+
+	if (!t->end_ns || t->end_ns - now > sf_outage_slack_ns(t->src->s.io) || t->status ||
+	    t->sent_ns > now)
+		return;
+	sf_fail(&t->http.err, -ETIMEDOUT, "'%s': no answer for %lld ms", t->src->s.name,
+	        (long long)((now - t->sent_ns) / MS));
+	sf_remote_failed(t->src->store, t->call.url, t->sent_ns, -1, t->http.err.msg, &o);
+	leave(t, -ETIMEDOUT);
+}
+
 void sf_trip_leave(struct sf_trip *t)
 {
 	leave(t, 0);

@@ -284,6 +284,118 @@ START_TEST(one_bad_object_holds_up_no_other)
 }
 END_TEST
 
+/* A server that was away for the whole of a deadline: those that come next end after a few tries, for a
+ * while; and as soon as it is back they are answered. */
+START_TEST(after_a_deadline_reads_end_soon)
+{
+	struct world *w = begin(2000, 10);
+	struct sf_source *src = open_one(w, "a");
+	struct sf_error err = SF_ERROR_INIT;
+	uint64_t before;
+
+	w->fault = (struct sf_http_fault){ SF_HTTP_CLOSE, 0, NULL, NULL };
+	w->left = 1000000;
+	ck_assert_int_lt(read_one(w, src, &err), 0);
+	ck_assert_uint_gt(w->met, 5);
+	before = w->met;
+	for (int i = 0; i < 4; i++)
+		ck_assert_int_lt(read_one(w, src, &err), 0);
+	/* three tries each; what libcurl tries again on a kept connection comes to it */
+	ck_assert_uint_le(w->met - before, 4 * 2 * 3);
+	w->left = 1;
+	ck_assert_msg(read_one(w, src, &err) == 0, "%s", err.msg);
+	/* it is not dead any more: what fails now has its deadline */
+	w->left = 8;
+	ck_assert_msg(read_one(w, src, &err) == 0, "%s", err.msg);
+	sf_source_unref(src);
+	finish(w);
+}
+END_TEST
+
+/* A server that says nothing is found out, too, and after a while reads wait for it again. */
+START_TEST(a_silent_server_is_dead)
+{
+	struct world *w = begin(500, 10);
+	struct sf_source *src = open_one(w, "a");
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_outage *o;
+
+	w->fault = (struct sf_http_fault){ SF_HTTP_SILENT, 0, NULL, NULL };
+	w->left = 1;
+	ck_assert_int_eq(read_one(w, src, &err), -ETIMEDOUT);
+	o = sf_outage_first(&w->io.counters);
+	ck_assert_ptr_nonnull(o);
+	ck_assert_int_eq(w->away, 1);
+	while (sf_outage_dead(o)) /* of its own accord not for long */
+		usleep(1000);
+	w->fault.kind = SF_HTTP_CLOSE;
+	w->left = 5;
+	ck_assert_msg(read_one(w, src, &err) == 0, "%s", err.msg);
+	ck_assert_uint_ge(w->met, 6);
+	sf_source_unref(src);
+	finish(w);
+}
+END_TEST
+
+struct turn {
+	struct sf_turn t;
+	int called, r;
+	char why[64];
+};
+
+static void note_turn(struct sf_turn *t, int r, const char *why)
+{
+	struct turn *n = sf_container_of(t, struct turn, t);
+
+	n->called++;
+	n->r = r;
+	snprintf(n->why, sizeof(n->why), "%s", why);
+}
+
+/* Of those that come to a dead server one tries. What it finds holds for the others, if it is that
+ * nothing came; else the next one tries, or all may. */
+START_TEST(one_tries_and_the_others_share_it)
+{
+	struct turn t[5] = { 0 };
+	struct sf_io io;
+	struct sf_outage *o;
+
+	ck_assert_int_eq(sf_io_init(&io, 1, NULL), 0);
+	io.timeout_ms = 60000;
+	o = sf_outage_of(&io, "http://h:1/a/b?c");
+	ck_assert_ptr_eq(sf_outage_of(&io, "http://h:1"), o);
+	ck_assert_ptr_ne(sf_outage_of(&io, "http://h:2/a"), o);
+	ck_assert(!sf_outage_dead(o));
+	ck_assert(sf_outage_failed(o, sf_now_ns() - INT64_C(60000000000), -1, "refused"));
+	ck_assert(sf_outage_dead(o));
+	for (int i = 0; i < 5; i++)
+		t[i].t.go = note_turn;
+	ck_assert(sf_outage_lead(o, &t[0].t));
+	for (int i = 1; i < 5; i++)
+		ck_assert(!sf_outage_lead(o, &t[i].t));
+	/* one that nobody wants any more */
+	ck_assert(sf_outage_leave(o, &t[1].t));
+	ck_assert(!sf_outage_leave(o, &t[1].t));
+	/* an answer, if a bad one: another object's may be better */
+	sf_outage_over(o, &t[0].t, 0, "");
+	ck_assert(t[2].called == 1 && t[2].r == 0 && !t[3].called && !t[4].called);
+	sf_outage_over(o, &t[2].t, -ETIMEDOUT, "nothing");
+	for (int i = 3; i < 5; i++) {
+		ck_assert(t[i].called == 1 && t[i].r == -ETIMEDOUT);
+		ck_assert_str_eq(t[i].why, "nothing");
+	}
+	ck_assert_int_eq(t[1].called, 0);
+	/* the next one finds it there: all go on */
+	ck_assert(sf_outage_lead(o, &t[0].t));
+	ck_assert(!sf_outage_lead(o, &t[1].t));
+	sf_outage_answered(o);
+	ck_assert(t[1].called == 1 && t[1].r == 0);
+	sf_outage_over(o, &t[0].t, 0, "");
+	ck_assert(!sf_outage_dead(o));
+	sf_io_release(&io);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("outage");
@@ -295,6 +407,9 @@ int main(void)
 	tcase_add_test(c, one_asks_whether_it_is_back);
 	tcase_add_loop_test(c, what_is_definite_is_not_waited_for, 0, 4);
 	tcase_add_test(c, one_bad_object_holds_up_no_other);
+	tcase_add_test(c, after_a_deadline_reads_end_soon);
+	tcase_add_test(c, a_silent_server_is_dead);
+	tcase_add_test(c, one_tries_and_the_others_share_it);
 	suite_add_tcase(s, c);
 	return sf_test_main(s);
 }
