@@ -20,7 +20,8 @@ static struct {
 	pthread_cond_t c; /* the line's thread waits here for the end */
 	struct sf_progress *shown;
 	bool drawn; /* the cursor stands in our line */
-} terminal = { .m = PTHREAD_MUTEX_INITIALIZER, .c = PTHREAD_COND_INITIALIZER };
+	bool made;  /* c is */
+} terminal = { .m = PTHREAD_MUTEX_INITIALIZER };
 
 static void wipe_locked(void)
 {
@@ -44,13 +45,16 @@ void sf_terminal_unlock(void)
 
 void sf_terminal_leave(void)
 {
-	struct timespec until;
+	const struct timespec tick = { .tv_nsec = 10000000 };
 
-	clock_gettime(CLOCK_REALTIME, &until);
-	until.tv_sec++;
 	/* whoever prints may be held by the terminal: then the line is the least of it */
-	if (pthread_mutex_timedlock(&terminal.m, &until) == 0)
-		wipe_locked();
+	for (int i = 0; i < 100; i++) {
+		if (pthread_mutex_trylock(&terminal.m) == 0) {
+			wipe_locked();
+			break;
+		}
+		nanosleep(&tick, NULL);
+	}
 }
 
 /* The unit in which @bytes has a digit before the point, and what one of it is. */
@@ -146,7 +150,7 @@ static void *show(void *arg)
 
 	pthread_mutex_lock(&terminal.m);
 	while (terminal.shown == p) {
-		const struct timespec until = sf_until_ms(CLOCK_REALTIME, TICK_MS);
+		const struct timespec until = sf_until_ms(CLOCK_MONOTONIC, TICK_MS);
 		pthread_cond_timedwait(&terminal.c, &terminal.m, &until);
 		if (terminal.shown == p)
 			draw_locked(p);
@@ -169,6 +173,9 @@ void sf_progress_start(struct sf_progress *p)
 	if (!p->on || p->running)
 		return;
 	pthread_mutex_lock(&terminal.m);
+	if (!terminal.made)
+		sf_cond_init(&terminal.c);
+	terminal.made = true;
 	if (!terminal.shown) {
 		terminal.shown = p;
 		p->running = pthread_create(&p->thread, NULL, show, p) == 0;

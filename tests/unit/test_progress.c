@@ -1,5 +1,7 @@
 #include "config.h"
 #include <fcntl.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
@@ -230,6 +232,43 @@ START_TEST(quiet_is_quiet)
 }
 END_TEST
 
+static _Atomic bool waited, by_another_clock;
+
+/* In place of the C library's: until when is it waited? By a clock that somebody sets, it would be hours. */
+int pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *m, const struct timespec *until)
+{
+	const struct timespec tick = { .tv_nsec = 10000000 };
+	struct timespec now;
+
+	(void)c;
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	if (until->tv_sec < now.tv_sec - 60 || until->tv_sec > now.tv_sec + 60)
+		by_another_clock = true;
+	waited = true;
+	pthread_mutex_unlock(m);
+	nanosleep(&tick, NULL);
+	pthread_mutex_lock(m);
+	return ETIMEDOUT;
+}
+
+static void child_clock(int go)
+{
+	start("x");
+	wait_for(go);
+	sf_progress_end(&progress);
+	sf_terminal_leave();
+	_exit(!waited ? 4 : by_another_clock ? 5 : 0);
+}
+
+START_TEST(a_clock_that_is_set_stops_no_line)
+{
+	static struct run r;
+
+	on_terminal(&r, 80, child_clock);
+	ck_assert(r.drawn);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("progress");
@@ -239,6 +278,7 @@ int main(void)
 	tcase_add_test(tc, the_line_fits_the_terminal_and_names_are_escaped);
 	tcase_add_test(tc, long_work_has_hours_and_work_of_unknown_size_no_end);
 	tcase_add_test(tc, quiet_is_quiet);
+	tcase_add_test(tc, a_clock_that_is_set_stops_no_line);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
