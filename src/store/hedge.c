@@ -105,6 +105,13 @@ static void second_done(struct sf_io_req *second, int r)
 	}
 }
 
+/* The first has ended, the second has not. */
+static void cancel_second_locked(struct pair *p)
+{
+	if (p->r >= 0 || p->r == -ECANCELED) /* else it may do better */
+		p->inner->ops->cancel(p->inner, &p->second);
+}
+
 static bool take_memory(struct pair *p)
 {
 	struct sf_budget *budget = p->store->io->budget;
@@ -130,7 +137,7 @@ static void fire(struct sf_deadline *d)
 {
 	struct pair *p = sf_container_of(d, struct pair, slow);
 	struct hedged_store *store = p->store;
-	int ended = 0;
+	bool flies;
 
 	pthread_mutex_lock(&store->m);
 	if (!p->ended) {
@@ -147,12 +154,19 @@ static void fire(struct sf_deadline *d)
 		p->second.niov = 1;
 		count(&store->io->counters.hedged_requests, 1);
 		count(&store->io->counters.hedged_bytes, p->second.len);
-		/* under the lock: so that the first's end finds it to be ended */
-		ended = sf_source_submit(p->inner, &p->second);
 	}
+	flies = p->flying;
 	pthread_mutex_unlock(&store->m);
-	if (ended)
+	/* without the lock: a source below may sign, and look for what it has. The request lasts
+	 * until both have ended, be the first over meanwhile */
+	if (flies && sf_source_submit(p->inner, &p->second)) {
 		second_done(&p->second, p->second.r);
+	} else if (flies) {
+		pthread_mutex_lock(&store->m);
+		if (p->flying && p->ended) /* before there was anything to cancel */
+			cancel_second_locked(p);
+		pthread_mutex_unlock(&store->m);
+	}
 	unref(p);
 }
 
@@ -169,8 +183,8 @@ static int first_ended(struct sf_io_hook *hook, struct sf_io_req *req, int r)
 	p->ended = true;
 	p->r = r;
 	flying = p->flying;
-	if (flying && (r >= 0 || r == -ECANCELED)) /* else the second may do better */
-		p->inner->ops->cancel(p->inner, &p->second);
+	if (flying)
+		cancel_second_locked(p);
 	if (r == 0 || p->won)
 		sf_hedge_times_add(&store->times, req->len, (uint64_t)(sf_now_ns() - p->began_ns));
 	pthread_mutex_unlock(&store->m);

@@ -25,7 +25,9 @@ static struct {
 	bool canceled[8];
 	unsigned n;
 	uint64_t seen;
-	bool at_once; /* all end within submit */
+	bool at_once;      /* all end within submit */
+	bool hold;         /* the next one is held there, */
+	_Atomic bool held; /* until this is false again */
 } server = { .m = PTHREAD_MUTEX_INITIALIZER };
 
 static void give(struct sf_io_req *req, int r)
@@ -46,6 +48,14 @@ static void slow_submit(struct sf_source *src, struct sf_io_req *req)
 	pthread_mutex_lock(&server.m);
 	server.seen++;
 	now = server.at_once;
+	if (server.hold) {
+		server.hold = false;
+		server.held = true;
+		pthread_mutex_unlock(&server.m);
+		while (server.held)
+			sched_yield();
+		pthread_mutex_lock(&server.m);
+	}
 	if (!now) {
 		server.canceled[server.n] = false;
 		server.req[server.n++] = req;
@@ -297,6 +307,44 @@ START_TEST(an_error_waits_for_the_second)
 }
 END_TEST
 
+/* A source below takes its time to be asked: that holds up nobody else, and a first that ends
+ * meanwhile ends the second when it is there. */
+START_TEST(a_second_that_is_just_made_holds_up_no_other)
+{
+	struct ask a, b;
+
+	begin();
+	for (;;) {
+		learn();
+		ask(&a);
+		server.hold = true;
+		for (int ms = 0; ms < 2000 && !server.held; ms++)
+			usleep(1000);
+		if (server.held)
+			break;
+		server.hold = false;
+		while (!atomic_load(&a.done))
+			if (under_way())
+				answer(0, 0);
+	}
+	ask(&b);
+	ck_assert_uint_eq(under_way(), 2);
+	answer(0, 0); /* a's first */
+	usleep(1000);
+	server.held = false;
+	while (!canceled(1)) /* behind b's first */
+		sched_yield();
+	answer(1, -ECANCELED);
+	ck_assert_int_eq(end_of(&a), 1);
+	answer(0, 0);
+	while (!atomic_load(&b.done))
+		if (under_way())
+			answer(0, -ECANCELED);
+	ck_assert_int_eq(end_of(&b), 1);
+	end();
+}
+END_TEST
+
 START_TEST(whoever_cancels_ends_both)
 {
 	struct ask a;
@@ -405,6 +453,7 @@ static Suite *suite(void)
 	tcase_add_loop_test(t, the_second_wins_and_the_first_is_ended, 0, 2);
 	tcase_add_loop_test(t, the_first_wins_and_the_second_is_ended, 0, 2);
 	tcase_add_loop_test(t, an_error_waits_for_the_second, 0, 2);
+	tcase_add_test(t, a_second_that_is_just_made_holds_up_no_other);
 	tcase_add_test(t, whoever_cancels_ends_both);
 	tcase_add_test(t, nothing_is_slow_before_it_is_known_what_is);
 	tcase_add_test(t, one_in_twenty_at_most);
