@@ -98,11 +98,14 @@ static int wait_for(const struct sf_cloud_env *env, pid_t pid, int64_t end, int 
 int sf_aws_process(const struct sf_cloud_env *env, const char *const *argv,
                    struct sf_aws_credentials *ret, struct sf_error *err)
 {
-	const unsigned most_ms = env->program_ms ? env->program_ms : WAIT_MS;
+	unsigned most_ms = env->program_ms ? env->program_ms : WAIT_MS;
 	struct sf_buf says = { .limit = SAYS_MAX };
 	int fd[2], status = 0, r;
 	pid_t pid;
 
+	if (env->end_ns)
+		most_ms = (unsigned)SF_MIN((int64_t)most_ms,
+		                           SF_MAX((env->end_ns - sf_now_ns()) / 1000000, 0));
 	if (pipe2(fd, O_CLOEXEC) < 0)
 		return sf_fail_errno(err, "pipe");
 	r = start(argv, fd[1], &pid);

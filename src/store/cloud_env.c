@@ -38,7 +38,12 @@ static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer 
 void sf_cloud_env_of(struct sf_remote_store *s, const char *home, struct sf_cloud_env *ret)
 {
 	*ret = (struct sf_cloud_env){
-		.get = get_variable, .home = home, .ask = ask, .ask_arg = s, .now = now
+		.get = get_variable,
+		.home = home,
+		.ask = ask,
+		.ask_arg = s,
+		.now = now,
+		.timeout_ms = s->s.io->timeout_ms,
 	};
 }
 

@@ -14,8 +14,10 @@ struct sf_cloud_env {
 	void *ask_arg;
 	int64_t (*now)(void *arg); /* seconds since 1970 */
 	unsigned program_ms;       /* what a program may take; 0: a minute */
-	bool wants_region;         /* nobody named one: the machine is asked where it is */
-	const _Atomic bool *stop;  /* true: nobody wants an answer any more; NULL: somebody does */
+	unsigned timeout_ms;       /* what a fetch of credentials may take in all; 0: any time */
+	int64_t end_ns;    /* of sf_now_ns(): the fetch under way has taken that then; 0: never */
+	bool wants_region; /* nobody named one: the machine is asked where it is */
+	const _Atomic bool *stop; /* true: nobody wants an answer any more; NULL: somebody does */
 };
 /* The world as it is for a store: this process's variables, servers by the certificates that it goes
  * by. */

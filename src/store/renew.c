@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "store/renew.h"
@@ -35,14 +36,20 @@ struct sf_renew {
 	} locked;
 };
 
-/* Asked until nobody wants to know any more. */
+/* Asked until nobody wants to know any more, or all of the time is over. */
 static int ask(void *arg, const struct sf_http_ask *what, struct sf_http_answer *ret,
                struct sf_error *err)
 {
 	struct sf_renew *r = arg;
 	struct sf_http_ask one = *what;
+	int64_t end_ns = r->env.end_ns;
+	int64_t left_ms = end_ns ? (end_ns - sf_now_ns()) / 1000000 : INT64_MAX;
 
+	if (left_ms <= 0)
+		return sf_fail(err, -ETIMEDOUT, "no credentials within %u ms", r->env.timeout_ms);
 	one.stop = &r->stop;
+	if (end_ns && (!one.timeout_ms || left_ms < one.timeout_ms))
+		one.timeout_ms = (unsigned)left_ms;
 	return r->outside.ask(r->outside.ask_arg, &one, ret, err);
 }
 
@@ -128,8 +135,11 @@ static int load(struct sf_renew *r, void **ret, int64_t *ret_expires, int64_t *r
                 struct sf_error *err)
 {
 	void *value = calloc(1, r->ops->size);
-	int e = value ? r->ops->load(r->arg, &r->env, value, ret_expires, err)
-	              : sf_fail(err, -ENOMEM, "no memory for credentials");
+	int e;
+
+	r->env.end_ns = r->env.timeout_ms ? sf_now_ns() + (int64_t)r->env.timeout_ms * 1000000 : 0;
+	e = value ? r->ops->load(r->arg, &r->env, value, ret_expires, err)
+	          : sf_fail(err, -ENOMEM, "no memory for credentials");
 
 	*ret_now = now_of(r);
 	if (e < 0) {
