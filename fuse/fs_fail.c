@@ -1,6 +1,7 @@
 #include "config.h"
 #include <errno.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include "base/log_limit.h"
@@ -21,6 +22,17 @@ int sf_fs_errno(int code)
 	default:
 		return code < 0 ? -code : 0;
 	}
+}
+
+void sf_fs_count_failure(struct sf_fs *fs, int code)
+{
+	struct sf_counters *c = &fs->io->counters;
+
+	if (code >= 0 || code == -ECANCELED) /* the client's own wish */
+		return;
+	atomic_fetch_add_explicit(&c->errors, 1, memory_order_relaxed);
+	if (code == -ESTALE)
+		atomic_fetch_add_explicit(&c->stale, 1, memory_order_relaxed);
 }
 
 void sf_fs_log_failure(struct sf_fs *fs, const char *kind, int code, uint64_t thing,

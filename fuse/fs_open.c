@@ -103,6 +103,7 @@ static void finish_open(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
 	if (r >= 0 && h->file)
 		r = sf_vfile_size(h->file, &h->size);
 	if (r < 0) {
+		sf_fs_count_failure(fs, r);
 		if (err->msg[0])
 			sf_fs_log_failure(fs, "open", r, (uintptr_t)h->file, "open: %s", err->msg);
 		fuse_reply_err(req, sf_fs_errno(r));

@@ -113,7 +113,9 @@ typedef void sf_fs_sized(struct sf_fs *fs, fuse_req_t req, struct sf_handle *h,
 void sf_fs_size_open(struct sf_fs *fs, fuse_req_t req, sf_node node, struct sf_handle *h,
                      const struct fuse_file_info *fi, sf_fs_sized *then);
 
-/* fs_fail.c: a failure of @thing, for the log: alike are those of one kind, code and thing
+/* fs_fail.c: what a client is told in place of bytes, a size or an open file is counted. */
+void sf_fs_count_failure(struct sf_fs *fs, int code);
+/* A failure of @thing, for the log: alike are those of one kind, code and thing
  * (log_limit.h). */
 __attribute__((format(printf, 5, 6))) void sf_fs_log_failure(struct sf_fs *fs, const char *kind,
                                                              int code, uint64_t thing,

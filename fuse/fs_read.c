@@ -26,12 +26,9 @@ struct sf_parked_request {
 static void count_error(struct sf_fs *fs, const struct sf_slot *slot, const struct sf_read *rd,
                         int r)
 {
-	struct sf_counters *c = &fs->io->counters;
+	sf_fs_count_failure(fs, r);
 	if (r == -ECANCELED)
-		return; /* the client's own wish */
-	atomic_fetch_add_explicit(&c->errors, 1, memory_order_relaxed);
-	if (r == -ESTALE)
-		atomic_fetch_add_explicit(&c->stale, 1, memory_order_relaxed);
+		return;
 	/* of a stored file, or where none is to blame of the file that was read */
 	sf_fs_log_failure(fs, rd->file != SF_NONE ? "shard" : "view", r,
 	                  rd->file != SF_NONE ? (uint64_t)slot->number << 32 | rd->file

@@ -127,6 +127,8 @@ void sf_fs_answer_late(struct sf_fs *fs)
 		if (now.tv_sec - w->since.tv_sec > (time_t)fs->size_timeout_s && w->registered)
 			late += answer_early_locked(w, EIO);
 	pthread_mutex_unlock(&fs->locked.m);
+	for (unsigned i = 0; i < late; i++)
+		sf_fs_count_failure(fs, -EIO);
 	if (late)
 		sf_fs_log_failure(fs, "late", -EIO, 0,
 		                  "no size within %u s for %u clients: the objects of a view are "
@@ -175,8 +177,10 @@ static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct 
 	if (r >= 0) {
 		reply_sized(fs, w->req, w->slot, w->node, &a, w->lookup);
 	} else {
-		sf_fs_log_failure(fs, "size", r, sf_slot_ino(w->slot, w->node),
-		                  "cannot size a view: %s", err->msg);
+		sf_fs_count_failure(fs, r);
+		if (r != -ECANCELED)
+			sf_fs_log_failure(fs, "size", r, sf_slot_ino(w->slot, w->node),
+			                  "cannot size a view: %s", err->msg);
 		fuse_reply_err(w->req, sf_fs_errno(r));
 	}
 }
@@ -263,7 +267,9 @@ void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, struct sf_slot *slot, s
 	}
 	w = r == -EAGAIN ? calloc(1, sizeof(*w)) : NULL;
 	if (!w) {
-		fuse_reply_err(req, r == -EAGAIN ? ENOMEM : sf_fs_errno(r));
+		r = r == -EAGAIN ? -ENOMEM : r;
+		sf_fs_count_failure(fs, r);
+		fuse_reply_err(req, sf_fs_errno(r));
 		return;
 	}
 	w->lookup = lookup;

@@ -235,8 +235,8 @@ int sf_counters_prometheus(const struct sf_counters *c, const struct sf_budget_s
 	put_metric(&b, "retried_requests", "Requests to servers that were made again.",
 	           &c->retried);
 	put_away_metrics(&b, c);
-	put_metric(&b, "errors", "Reads that failed.", &c->errors);
-	put_metric(&b, "stale", "Reads that failed because a stored file changed.", &c->stale);
+	put_metric(&b, "errors", "Reads, opens and sizes that failed.", &c->errors);
+	put_metric(&b, "stale", "Those of them for which a stored file had changed.", &c->stale);
 	put_metric(&b, "parked", "Reads that had to wait for a store.", &c->parked);
 	put_cache_metrics(&b, c, cache);
 	if (load(&c->prefetch_total)) {
