@@ -16,6 +16,8 @@ static void complain(void *arg, const struct sf_file *file, const struct sf_erro
 	struct sf_store *store = arg;
 
 	(void)file; /* the message names it */
+	if (atomic_load(&store->io->stop))
+		return; /* the mount ends */
 	sf_log(store->io->log, SF_LOG_WARN, "prefetch: %s", err->msg);
 }
 

@@ -262,6 +262,7 @@ static void end(struct serving *v)
 	struct sf_fs *fs = &v->fs;
 
 	atomic_store(&fs->closed, true);
+	sf_io_stop(fs->io); /* what is being sized */
 	if (v->mounted)
 		fuse_session_unmount(v->w.se);
 	sf_fs_wait(fs);

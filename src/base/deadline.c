@@ -171,7 +171,7 @@ void sf_deadlines_expedite_all(struct sf_deadlines *l, const void *owner)
 	pthread_mutex_lock(&l->locked.m);
 	for (struct sf_deadline *d = l->locked.first, *next; d; d = next) {
 		next = d->next;
-		if (d->owner == owner && !d->expedited)
+		if ((owner ? d->owner == owner : d->owner != NULL) && !d->expedited)
 			expedite_locked(l, d);
 	}
 	pthread_mutex_unlock(&l->locked.m);

@@ -34,6 +34,7 @@ void sf_deadlines_sooner(struct sf_deadlines *l, struct sf_deadline *d, unsigned
 void sf_deadlines_remove(struct sf_deadlines *l, struct sf_deadline *d);
 /* It is called next, with d->expedited: it was cancelled. Nothing, if it is not listed. */
 void sf_deadlines_expedite(struct sf_deadlines *l, struct sf_deadline *d);
+/* All of @owner's; NULL: of all that have one. */
 void sf_deadlines_expedite_all(struct sf_deadlines *l, const void *owner);
 
 #endif

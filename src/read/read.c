@@ -185,7 +185,7 @@ static int begin_deadline(struct sf_op *op)
 	pthread_mutex_lock(&r->locked.m);
 	ending = r->locked.ending;
 	pthread_mutex_unlock(&r->locked.m);
-	if (ending) /* whoever ends the reader may not have seen it */
+	if (ending || atomic_load(&r->io->stop)) /* whoever ends the reader may not have seen it */
 		sf_deadlines_expedite(r->io->deadlines, &op->deadline);
 	return 0;
 }

@@ -123,19 +123,19 @@ static int prepare(struct asking *a, const struct sf_io *io, struct sf_error *er
 
 #define LOOK_MS 50 /* how often it is looked whether anybody still wants the answer */
 
-static void wait_for(struct asking *a)
+static void wait_for(struct asking *a, const _Atomic bool *stop)
 {
 	bool cancelled = false;
 
 	pthread_mutex_lock(&a->m);
 	while (!a->done) {
-		if (!a->ask->stop || cancelled) {
+		if (cancelled) {
 			pthread_cond_wait(&a->c, &a->m);
 			continue;
 		}
 		const struct timespec until = sf_until_ms(CLOCK_MONOTONIC, LOOK_MS);
 		pthread_cond_timedwait(&a->c, &a->m, &until);
-		if (a->done || !*a->ask->stop)
+		if (a->done || !*stop)
 			continue;
 		cancelled = true;
 		/* its memory is there until it is done, which is not looked at by others */
@@ -161,7 +161,7 @@ int sf_http_ask(struct sf_io *io, const struct sf_http_ask *ask, struct sf_http_
 	pthread_mutex_init(&a.m, NULL);
 	sf_cond_init(&a.c);
 	sf_http_submit(http, &a.req);
-	wait_for(&a);
+	wait_for(&a, ask->stop ? ask->stop : &io->stop);
 	pthread_cond_destroy(&a.c);
 	pthread_mutex_destroy(&a.m);
 	r = a.r < 0 ? sf_fail(err, a.r, "%s", a.req.err.msg) : 0;

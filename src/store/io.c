@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -83,6 +84,12 @@ int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err)
 	if (r < 0)
 		sf_io_release(io);
 	return r;
+}
+
+void sf_io_stop(struct sf_io *io)
+{
+	atomic_store(&io->stop, true);
+	sf_deadlines_expedite_all(io->deadlines, NULL);
 }
 
 void sf_io_release(struct sf_io *io)

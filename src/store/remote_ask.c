@@ -16,13 +16,13 @@
 static bool wait_ms(int64_t ms, const _Atomic bool *stop)
 {
 	for (int64_t n; ms > 0; ms -= n) {
-		n = stop ? SF_MIN(ms, LOOK_MS) : ms;
-		if (stop && *stop)
+		n = SF_MIN(ms, LOOK_MS);
+		if (*stop)
 			return false;
 		struct timespec t = sf_timespec((uint64_t)n * 1000000);
 		nanosleep(&t, NULL);
 	}
-	return !stop || !*stop;
+	return !*stop;
 }
 
 static int64_t left_ms(int64_t end_ns)
@@ -83,7 +83,7 @@ int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
 			return r < 0 ? sf_fail(err, r, "%s", why.msg) : r;
 		if (r >= 0)
 			sf_http_answer_release(ret);
-		if (!wait_ms(ms, ask->stop))
+		if (!wait_ms(ms, ask->stop ? ask->stop : &s->s.io->stop))
 			return sf_fail(err, -ECANCELED, "%s (canceled)", why.msg);
 		atomic_fetch_add_explicit(&s->s.io->counters.retried, 1, memory_order_relaxed);
 	}

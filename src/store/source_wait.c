@@ -27,6 +27,7 @@ struct sf_waiting {
 	uint8_t own[];
 };
 
+#define LOOK_MS 50 /* how often it is looked whether the program ends */
 /* bytes of a request that may be left, each with its deadline */
 #define OWN_MAX ((uint64_t)1 << 20)
 
@@ -81,16 +82,20 @@ static struct sf_waiting *waiting_new(struct sf_source *src, uint64_t off, void 
 int sf_waiting_end(struct sf_waiting *w, unsigned timeout_ms, struct sf_error *err)
 {
 	struct sf_source *src = w->src;
-	const struct timespec until = sf_until_ms(CLOCK_MONOTONIC, timeout_ms);
-	bool late = false;
+	const int64_t end_ms = sf_now_ms() + timeout_ms;
+	/* what can neither be ended nor left behind is waited for */
+	const bool leaves = src->ops->cancel || timeout_ms;
+	bool late = false, stopped = false;
 	int r;
 
 	pthread_mutex_lock(&w->m);
-	while (!w->done && !late) {
-		if (!timeout_ms)
-			pthread_cond_wait(&w->c, &w->m);
-		else
-			late = pthread_cond_timedwait(&w->c, &w->m, &until) == ETIMEDOUT;
+	while (!w->done && !late && !stopped) {
+		int64_t left = timeout_ms ? end_ms - sf_now_ms() : LOOK_MS;
+		const struct timespec until = sf_until_ms(
+			CLOCK_MONOTONIC, (uint64_t)SF_MAX(SF_MIN(left, (int64_t)LOOK_MS), 0));
+		pthread_cond_timedwait(&w->c, &w->m, &until);
+		late = timeout_ms && sf_now_ms() >= end_ms;
+		stopped = leaves && atomic_load_explicit(&src->io->stop, memory_order_relaxed);
 	}
 	if (!w->done && src->ops->cancel) {
 		pthread_mutex_unlock(&w->m);
@@ -99,8 +104,10 @@ int sf_waiting_end(struct sf_waiting *w, unsigned timeout_ms, struct sf_error *e
 		while (!w->done)
 			pthread_cond_wait(&w->c, &w->m);
 	}
-	r = w->done ? w->r : -ETIMEDOUT;
-	if (!w->done || (late && r == -ECANCELED))
+	r = w->done ? w->r : stopped ? -ECANCELED : -ETIMEDOUT;
+	if (stopped && (!w->done || r == -ECANCELED))
+		r = sf_fail(err, -ECANCELED, "'%s': canceled", src->name);
+	else if (!w->done || (late && r == -ECANCELED))
 		r = sf_fail(err, -ETIMEDOUT, "'%s': no answer to %llu bytes at %llu within %u ms",
 		            src->name, (unsigned long long)w->req.len,
 		            (unsigned long long)w->req.off, timeout_ms);

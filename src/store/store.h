@@ -49,7 +49,7 @@ struct sf_counters {
 	/* what was fetched for it: read from stored files here, asked of a server there. What came
 	 * out of the block cache was not. */
 	_Atomic uint64_t fetched_requests[SF_FETCH_NKINDS], fetched_bytes[SF_FETCH_NKINDS];
-	/* reads that failed; -ESTALE among them; reads that had to wait */
+	/* reads, opens and sizes that failed; -ESTALE among them; reads that had to wait */
 	_Atomic uint64_t errors, stale, parked;
 	_Atomic uint64_t retried; /* requests to servers that were made again: something failed */
 	struct sf_outage *_Atomic outages; /* outage.h: servers that failed; NULL: none did */
@@ -101,6 +101,7 @@ struct sf_io {
 	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
 	struct sf_page_pool pages;      /* of large buffers that nobody has */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */
+	_Atomic bool stop; /* sf_io_stop() */
 	unsigned retry_ms; /* what is waited at first for a server that fails, at most; 0: 200 */
 	/* what a read may wait for memory, which its deadline does not count; 0: ten times
 	 * timeout_ms, at least ten minutes */
@@ -120,6 +121,9 @@ struct sf_io {
 int sf_io_init(struct sf_io *io, unsigned threads, struct sf_error *err);
 /* Before there is a reader. -ENOMEM: as it was. */
 int sf_io_set_open(struct sf_io *io, unsigned max_open, struct sf_error *err);
+/* Whoever waits for a store is told -ECANCELED soon, and from then on nobody waits: the program ends.
+ * Any thread, any number of times. */
+void sf_io_stop(struct sf_io *io);
 void sf_io_release(struct sf_io *io);
 
 struct sf_store;

@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """A mount whose server is away for a while: what waits, what status says of it, what the log says, and how it ends."""
+import errno
+import shutil
 import threading
 
 import file_server
@@ -8,8 +10,11 @@ from file_server import server
 
 need_fuse()
 CKPT, EXP = case("dcp/fsdp4")
-URL = f"http://127.0.0.1:{server.server_address[1]}/{os.path.relpath(CKPT, DATA)}/"
+OBJECTS, _ = case("composer-0.32/ep0-ba2")
+VALUE = "state/rng/0/numpy/value.json"  # of it: its size is known when the object was read
+URL, URL_OBJECTS = (f"http://127.0.0.1:{server.server_address[1]}/{os.path.relpath(d, DATA)}/" for d in (CKPT, OBJECTS))
 back = threading.Event()  # the server is, for those that it keeps waiting
+silent = threading.Event()  # it keeps somebody waiting
 
 
 class Away(file_server.Handler):
@@ -17,7 +22,10 @@ class Away(file_server.Handler):
 
     def do_GET(self):
         if Away.mode == "silent" and self.command == "GET":
+            silent.set()
             back.wait(300)
+            self.close_connection = True
+            return
         elif Away.mode == "close":
             self.close_connection = True
             return
@@ -25,6 +33,7 @@ class Away(file_server.Handler):
 
 
 server.RequestHandlerClass = Away
+server.handle_error = lambda *a: None  # clients of ours go away
 
 
 def until(what, seconds=100):
@@ -67,5 +76,55 @@ def waits():
         check("the log has a line for each", len(said) == 2 and "does not answer, waiting for it" in said[0] and re.search(r"answers again, after \d+ s", said[1]), log)
 
 
+def ends():
+    """Nobody waits for a size, or for bytes, when the mount is to end, however long the deadline is."""
+    for what, url, path in (("a size", URL_OBJECTS, VALUE), ("bytes", URL, "model.pt")):
+        with tempfile.TemporaryDirectory() as t, Mount(url, "timeout=600", args=("--log-file", f"{t}/log")) as m:
+            pid, said = daemon_of(m), []
+            back.clear()
+            silent.clear()
+            Away.mode = "silent"
+
+            def ask():
+                try:
+                    with open(f"{m}/{path}", "rb") as f:
+                        f.read()
+                except OSError as e:
+                    said.append(e.errno)
+
+            client = threading.Thread(target=ask)
+            client.start()
+            check(f"{what}: the server keeps somebody waiting", silent.wait(60))
+            os.kill(pid, signal.SIGTERM)
+            gone = until(lambda: not os.path.exists(f"/proc/{pid}"), 60)
+            check(f"{what}: SIGTERM ends the mount", gone, "it waits for the server")
+            client.join(60)
+            check(f"{what}: and who waited is told", not client.is_alive() and said, said)
+            Away.mode = None
+            back.set()
+            check(f"{what}: nothing of it is an error for the log", "canceled" not in (open(f"{t}/log").read() if os.path.exists(f"{t}/log") else ""), "")
+
+
+def stale():
+    """A file that changed before a view of it was sized is told as stale, by the counters too."""
+    with tempfile.TemporaryDirectory() as t:
+        shutil.copytree(OBJECTS, f"{t}/c")
+        with Mount(f"{t}/c") as m:
+            for name in os.listdir(f"{t}/c"):
+                if name.endswith(".distcp"):
+                    with open(f"{t}/c/{name}", "ab") as f:
+                        f.write(b"more")
+            e = None
+            try:
+                os.stat(f"{m}/{VALUE}")
+            except OSError as x:
+                e = x.errno
+            check("what cannot be sized is stale", e == errno.ESTALE, e)
+            c = counters(m)
+            check("and counted", c["stale"] >= 1 and c["errors"] == c["stale"], c)  # the kernel asks for what is stale twice
+
+
 waits()
+ends()
+stale()
 finish()
