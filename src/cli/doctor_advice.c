@@ -63,9 +63,8 @@ static char *of_slashes(const char *source)
 		if (strncasecmp(source, scheme, n) != 0 ||
 		    (*at != ':' && strncmp(at, "//", 2) != 0))
 			continue;
-		SF_FREE char *shown = made("%s://%s", scheme, at + strspn(at, ":/"));
-		if (shown)
-			sf_url_hide(shown);
+		SF_FREE char *meant = made("%s://%s", scheme, at + strspn(at, ":/"));
+		SF_FREE char *shown = meant ? sf_url_shown(meant) : NULL;
 		return made("is a URL meant? %.300s", shown ? shown : "");
 	}
 	return NULL;
@@ -129,7 +128,9 @@ static char *of_missing(const char *path)
 	put_near(&near, dir, name);
 	if (near.len)
 		return made("near in %s: %s", dir, sf_buf_cstr(&near));
-	return made("nothing is called '%s' in %s: ls %s shows what is there", name, dir, dir);
+	SF_FREE char *shown = sf_url_shown(name);
+	return made("nothing is called '%s' in %s: ls %s shows what is there", shown ? shown : "",
+	            dir, dir);
 }
 
 static char *of_path(const char *path, int r)

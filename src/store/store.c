@@ -89,9 +89,10 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	struct sf_store *s;
 	int r;
 
-	if (!len)
-		r = sf_store_file(io, source, source, &s, err);
-	else if (i == SF_ARRAY_LEN(schemes))
+	if (!len) {
+		SF_FREE char *shown = sf_url_shown(source);
+		r = sf_store_file(io, source, shown ? shown : "…", &s, err);
+	} else if (i == SF_ARRAY_LEN(schemes))
 		r = sf_fail(err, -ENOTSUP,
 		            "%.*s:// sources are not supported by this version, only local "
 		            "directories, http://, https://, s3:// and gs://",

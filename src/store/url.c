@@ -111,6 +111,38 @@ static bool has_buckets(const char *scheme, size_t len)
 	return len == 2 && (strncasecmp(scheme, "s3", 2) == 0 || strncasecmp(scheme, "gs", 2) == 0);
 }
 
+/* "word:" or "word//" before the first "/", and an "@" behind it: a URL that lacks a slash or a colon
+ * is taken for a path. Where its userinfo begins; NULL: it is a path. */
+static const char *lost_userinfo(const char *source)
+{
+	size_t n = strcspn(source, "/:");
+	const char *at = source + n;
+
+	if (!n || strcspn(source, "/@") < strcspn(source, ":/") || !strchr(at, '@'))
+		return NULL;
+	if (*at != ':' && strncmp(at, "//", 2) != 0)
+		return NULL;
+	return at + strspn(at, ":/\\");
+}
+
+static char *path_shown(const char *source)
+{
+	const char *from = lost_userinfo(source), *to = strrchr(source, '@');
+	struct sf_buf b = { 0 };
+
+	if (!from || to < from)
+		return strdup(source);
+	sf_buf_add(&b, source, (size_t)(from - source));
+	sf_buf_str(&b, "…");
+	sf_buf_str(&b, to);
+	sf_buf_cstr(&b);
+	if (sf_buf_check(&b) < 0) {
+		sf_buf_release(&b);
+		return NULL;
+	}
+	return (char *)b.at;
+}
+
 char *sf_url_shown(const char *source)
 {
 	size_t scheme = sf_url_scheme(source), path;
@@ -119,7 +151,7 @@ char *sf_url_shown(const char *source)
 	bool object, file;
 
 	if (!scheme)
-		return strdup(source);
+		return path_shown(source);
 	p = split(source, scheme);
 	object = has_buckets(source, scheme);
 	file = scheme == 4 && strncasecmp(source, "file", 4) == 0;
@@ -133,6 +165,29 @@ char *sf_url_shown(const char *source)
 		sf_buf_add(&b, p.at, p.host_len);
 		sf_buf_add(&b, p.rest, path);
 	}
+	sf_buf_cstr(&b);
+	if (sf_buf_check(&b) < 0) {
+		sf_buf_release(&b);
+		return NULL;
+	}
+	return (char *)b.at;
+}
+
+char *sf_url_scrub(const char *text)
+{
+	struct sf_buf b = { 0 };
+
+	while (*text) {
+		size_t n = strcspn(text, " '\"\n\t"), gap = strspn(text + n, " '\"\n\t");
+		SF_FREE char *word = strndup(text, n);
+		/* what stands in a sentence, "name:", is none: there is an "@" in those that hide */
+		SF_FREE char *shown = word && strchr(word, '@') ? sf_url_shown(word) : NULL;
+
+		sf_buf_str(&b, shown ? shown : word ? word : "…");
+		sf_buf_add(&b, text + n, gap);
+		text += n + gap;
+	}
+	sf_buf_extend(&b, 0); /* there, if empty */
 	sf_buf_cstr(&b);
 	if (sf_buf_check(&b) < 0) {
 		sf_buf_release(&b);
@@ -353,7 +408,7 @@ int sf_url_parse(const char *source, struct sf_url *ret, struct sf_error *err)
 	if (!u.shown || !u.scheme)
 		r = -ENOMEM;
 	else if (!scheme)
-		r = sf_fail(&why, -EINVAL, "'%s' is not a URL", source);
+		r = sf_fail(&why, -EINVAL, "'%s' is not a URL", u.shown);
 	else
 		r = parse(source, scheme, &u, &why);
 	if (r < 0) {

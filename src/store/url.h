@@ -36,8 +36,12 @@ struct sf_url {
 int sf_url_parse(const char *source, struct sf_url *ret, struct sf_error *err);
 void sf_url_release(struct sf_url *u);
 
-/* How any SOURCE may be shown, also one that is no good URL: paths as they are. NULL: no memory. */
+/* How any SOURCE may be shown, also one that is no good URL: paths as they are, but for those that were
+ * meant as one ("http:/user:password@host"). NULL: no memory. */
 char *sf_url_shown(const char *source);
+/* A text in which URLs may stand, in quotes or between blanks, with each as it may be shown, but for
+ * its query. As above. */
+char *sf_url_scrub(const char *text);
 
 /* Overwrites what may not be shown of a web server's URL, its userinfo and query, with '*', in place; of
  * any other text nothing. */

@@ -183,6 +183,46 @@ START_TEST(paths_are_no_urls)
 }
 END_TEST
 
+/* A URL that lacks a slash, a colon or its scheme is taken for a path, and hides as much. */
+START_TEST(what_was_meant_as_a_url_is_shown_as_one)
+{
+	static const char *const t[][2] = {
+		{ "http:/u:SECRET@h/x", "http:/…@h/x" },
+		{ "http:u:SECRET@h/x", "http:…@h/x" },
+		{ "https//u:SECRET@h", "https//…@h" },
+		{ "s3:/id:SEC/RET@bucket/key", "s3:/…@bucket/key" },
+		{ "http:/SECRET@h", "http:/…@h" },
+		{ "http:\\\\u:SECRET@h", "http:\\\\…@h" },
+		{ "u:SECRET@h/x", "u:…@h/x" },
+		/* these have none */
+		{ "user@host:path", "user@host:path" },
+		{ "a/b:c@d", "a/b:c@d" },
+		{ "run:3/x", "run:3/x" },
+		{ "x@y", "x@y" },
+		{ "", "" },
+	};
+	static const char *const texts[][2] = {
+		{ "'http://u:SECRET@h/x': No such file", "'http://h/x': No such file" },
+		{ "mountpoint 'http:/u:SECRET@h'", "mountpoint 'http:/…@h'" },
+		{ "s3://id:SECRET@b and \"https://SECRET@h:1/a\"", "s3://b and \"https://h:1/a\"" },
+		{ "key 'a.b@c': none", "key 'a.b@c': none" },
+		{ " ' '' \n", " ' '' \n" },
+		{ "", "" },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(t); i++) {
+		char *shown = sf_url_shown(t[i][0]);
+		ck_assert_str_eq(shown, t[i][1]);
+		free(shown);
+	}
+	for (size_t i = 0; i < SF_ARRAY_LEN(texts); i++) {
+		char *shown = sf_url_scrub(texts[i][0]);
+		ck_assert_str_eq(shown, texts[i][1]);
+		free(shown);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("url");
@@ -194,6 +234,7 @@ int main(void)
 	tcase_add_test(c, a_long_url_is_refused);
 	tcase_add_test(c, names_become_parts_of_urls_and_back);
 	tcase_add_test(c, paths_are_no_urls);
+	tcase_add_test(c, what_was_meant_as_a_url_is_shown_as_one);
 	suite_add_tcase(s, c);
 	return sf_test_main(s);
 }
