@@ -210,7 +210,7 @@ static int on_bytes(struct sf_http_req *http, const void *at, size_t len)
 
 /* ---- how it ends ---- */
 
-void sf_trip_end(struct sf_trip *t, int r)
+static void end(struct sf_trip *t, int r)
 {
 	struct sf_remote *src = t->src;
 	struct sf_io_req *req = t->req;
@@ -243,6 +243,8 @@ static const char *host(const struct sf_trip *t, int *len)
 	return at;
 }
 
+static void fly(struct sf_trip *t);
+
 /* An answer that gave nothing. */
 static void refused(struct sf_trip *t)
 {
@@ -262,29 +264,29 @@ static void refused(struct sf_trip *t)
 		t->mended++;
 		atomic_fetch_add_explicit(&src->s.io->counters.retried, 1, memory_order_relaxed);
 		t->http.not_before_ns = 0;
-		sf_trip_fly(t);
+		fly(t);
 		return;
 	}
 	if (r == SF_REMOTE_AGAIN && why.msg[0]) /* what was mended did not help */
 		r = -EACCES;
 	if (r < 0) {
-		sf_trip_end(t, sf_fail(&t->http.err, r, "'%s': %s", src->s.name, why.msg));
+		end(t, sf_fail(&t->http.err, r, "'%s': %s", src->s.name, why.msg));
 	} else if (status == 412) {
-		sf_trip_end(t, changed(src, &t->http.err, "the server has another version (412)"));
+		end(t, changed(src, &t->http.err, "the server has another version (412)"));
 	} else if (status == 404 || status == 410) {
-		sf_trip_end(t, changed(src, &t->http.err, "it is gone (404)"));
+		end(t, changed(src, &t->http.err, "it is gone (404)"));
 	} else if (status == 416) {
-		sf_trip_end(t, changed(src, &t->http.err, "it has fewer bytes now (416)"));
+		end(t, changed(src, &t->http.err, "it has fewer bytes now (416)"));
 	} else if (status == 401 || status == 403) {
-		sf_trip_end(t, sf_fail(&t->http.err, -EACCES, "'%s': %.*s refuses the request (%u)",
-		                       src->s.name, len, at, status));
+		end(t, sf_fail(&t->http.err, -EACCES, "'%s': %.*s refuses the request (%u)",
+		               src->s.name, len, at, status));
 	} else {
 		r = sf_fail(&t->http.err, -EIO, "'%s': %.*s answers %u", src->s.name, len, at,
 		            status);
 		if (sf_http_status_again(status))
 			sf_trip_again(t, r, t->after_ms);
 		else
-			sf_trip_end(t, r);
+			end(t, r);
 	}
 }
 
@@ -303,7 +305,7 @@ static void on_done(struct sf_http_req *http, int r)
 		if (t->done == t->req->len) {
 			sf_http_tokens_give(&src->store->tokens, t->paid + 1);
 			sf_remote_answered(src->store);
-			sf_trip_end(t, 0);
+			end(t, 0);
 			return;
 		}
 		r = sf_fail(&http->err, -ECONNRESET, "the answer ends after %" PRIu64 " bytes",
@@ -314,7 +316,7 @@ static void on_done(struct sf_http_req *http, int r)
 	if (cancelled && r < 0)
 		sf_trip_given_up(t);
 	if (cancelled || r == -ECANCELED) {
-		sf_trip_end(t, sf_fail(&http->err, -ECANCELED, "'%s': canceled", src->s.name));
+		end(t, sf_fail(&http->err, -ECANCELED, "'%s': canceled", src->s.name));
 	} else if (r == 0) {
 		refused(t);
 	} else if (sf_http_error_again(r)) {
@@ -330,7 +332,7 @@ static void on_done(struct sf_http_req *http, int r)
 	} else {
 		if (http->err.msg[0] != '\'')
 			sf_fail_ctx(&http->err, r, "'%s'", src->s.name);
-		sf_trip_end(t, r);
+		end(t, r);
 	}
 }
 
@@ -377,7 +379,7 @@ static unsigned timeout_of(const struct sf_trip *t)
 	return (unsigned)SF_MIN(ms, (uint64_t)UINT32_MAX / 2);
 }
 
-void sf_trip_fly(struct sf_trip *t)
+static void fly(struct sf_trip *t)
 {
 	struct sf_remote_store *store = t->src->store;
 	bool cancelled;
@@ -392,7 +394,7 @@ void sf_trip_fly(struct sf_trip *t)
 	if (r >= 0 && make_headers(t) < 0)
 		r = sf_fail(&t->http.err, -ENOMEM, "'%s': no memory for a request", t->src->s.name);
 	if (r < 0) {
-		sf_trip_end(t, r);
+		end(t, r);
 		return;
 	}
 	t->tries++;
@@ -418,8 +420,10 @@ void sf_trip_fly(struct sf_trip *t)
 		sf_http_submit(store->http, &t->http);
 	pthread_mutex_unlock(&t->src->locked.m);
 	if (cancelled)
-		sf_trip_end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
+		end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
 }
+
+static const struct sf_trip_ops trip_ops = { .fly = fly, .end = end };
 
 /* ---- the source ---- */
 
@@ -459,6 +463,7 @@ static void remote_submit(struct sf_source *s, struct sf_io_req *req)
 		sf_io_req_end(req, r);
 		return;
 	}
+	t->ops = &trip_ops;
 	t->src = src;
 	t->req = req;
 	t->refusal.text.limit = 64 << 10;

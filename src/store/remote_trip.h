@@ -20,8 +20,16 @@ struct sf_remote {
 	char name[]; /* and the tag behind it */
 };
 
+struct sf_trip;
+/* What remote.c does with one, for remote_wait.c: a table cuts a circle. Not under the source's lock. */
+struct sf_trip_ops {
+	void (*fly)(struct sf_trip *t);        /* a try; never waits */
+	void (*end)(struct sf_trip *t, int r); /* with @r, and t->http.err if that is negative */
+};
+
 /* A request under way, through all of its tries. */
 struct sf_trip {
+	const struct sf_trip_ops *ops;
 	struct sf_http_req http;
 	struct sf_remote_call call;
 	struct sf_remote *src;
@@ -49,10 +57,6 @@ struct sf_trip {
 	const char **headers;
 	char refused[SF_REFUSAL_MAX];
 };
-
-/* remote.c. Not under the source's lock. */
-void sf_trip_fly(struct sf_trip *t);        /* a try; never waits */
-void sf_trip_end(struct sf_trip *t, int r); /* with @r, and t->http.err if that is negative */
 
 /* remote_wait.c */
 /* Once more, not before @after_ms; or, where it would be too late or too often, the end: with @r. */

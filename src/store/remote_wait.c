@@ -35,9 +35,9 @@ static void go_on(struct sf_task *task)
 	struct sf_trip *t = sf_container_of(task, struct sf_trip, task);
 
 	if (t->wait_r < 0)
-		sf_trip_end(t, t->wait_r);
+		t->ops->end(t, t->wait_r);
 	else
-		sf_trip_fly(t);
+		t->ops->fly(t);
 }
 
 /* Takes no lock: it may be called under any. */
@@ -72,7 +72,7 @@ void sf_trip_park(struct sf_trip *t)
 		sf_renew_park(store->ops->waits_for(store), &t->wait);
 	pthread_mutex_unlock(&t->src->locked.m);
 	if (cancelled)
-		sf_trip_end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
+		t->ops->end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
 }
 
 /* ---- a server that is away ---- */
@@ -103,7 +103,7 @@ static void wait_turn(struct sf_trip *t, struct sf_outage *o)
 		sf_outage_wait(o, &t->turn);
 	pthread_mutex_unlock(&t->src->locked.m);
 	if (cancelled)
-		sf_trip_end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
+		t->ops->end(t, sf_fail(&t->http.err, -ECANCELED, "'%s': canceled", t->src->s.name));
 }
 
 void sf_trip_begin(struct sf_trip *t)
@@ -120,7 +120,7 @@ void sf_trip_begin(struct sf_trip *t)
 		pthread_mutex_unlock(&t->src->locked.m);
 	}
 	if (goes)
-		sf_trip_fly(t);
+		t->ops->fly(t);
 }
 
 void sf_trip_wake(struct sf_trip *t)
@@ -201,7 +201,7 @@ void sf_trip_again(struct sf_trip *t, int r, int64_t after_ms)
 		leave(t, t->status ? 0 : r);
 		if (t->tries > 1)
 			sf_fail(&t->http.err, r, "%s (tried %u times)", t->http.err.msg, t->tries);
-		sf_trip_end(t, r);
+		t->ops->end(t, r);
 		return;
 	}
 	atomic_fetch_add_explicit(&t->src->s.io->counters.retried, 1, memory_order_relaxed);
@@ -214,5 +214,5 @@ void sf_trip_again(struct sf_trip *t, int r, int64_t after_ms)
 		return;
 	}
 	t->http.not_before_ns = sf_now_ns() + ms * MS;
-	sf_trip_fly(t);
+	t->ops->fly(t);
 }
