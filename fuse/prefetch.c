@@ -46,8 +46,10 @@ bool sf_prefetch_fits(const struct sf_cache_state *s, uint64_t bytes)
 {
 	uint64_t room = s->space.free - SF_MIN(s->space.free, s->space.floor);
 
+	if (*s->why || bytes > s->limit)
+		return false;
 	/* what is kept of it already, and what others kept, is room too */
-	return !*s->why && bytes <= s->limit && (bytes <= s->kept || bytes - s->kept <= room);
+	return !s->counted || bytes <= s->kept || bytes - s->kept <= room;
 }
 
 /* What is fetched and not kept is fetched for nothing. */

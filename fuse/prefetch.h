@@ -16,7 +16,7 @@ enum sf_prefetch_mode {
 /* What "wide" is: of @total bytes that are stored under the keys, an eighth was fetched for readers. Each
  * block is fetched once: it is a measure of how much of it they have been to, not of how often. */
 bool sf_prefetch_is_wide(uint64_t fetched, uint64_t total);
-/* Can @bytes be kept, if what was used longer ago goes for them? */
+/* Can @bytes be kept, if what was used longer ago goes for them? How much that is need not be known yet. */
 bool sf_prefetch_fits(const struct sf_cache_state *s, uint64_t bytes);
 
 /* All 0 before sf_prefetch_start. */

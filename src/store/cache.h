@@ -29,6 +29,7 @@ uint64_t sf_cache_limit(const struct sf_cache *c); /* bytes: the size it was mad
 struct sf_cache_state {
 	const char *dir;      /* as long as the cache */
 	uint64_t limit, kept; /* bytes; kept: as sf_cache_new() says of @size */
+	bool counted;         /* it is known what is kept; else it was only begun to look */
 	uint64_t behind; /* bytes on their way, not on disk yet: gone if the process is killed */
 	struct sf_cache_space space; /* when it was looked at last */
 	char why[SF_CACHE_WHY_MAX];  /* nothing more is kept now; "": it is */

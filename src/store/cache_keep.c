@@ -69,6 +69,7 @@ static void sweep(struct sf_cache *c)
 	s.floor = space.floor;
 	if (sf_cache_sweep(c->dir, &s, &err) >= 0) {
 		sf_cache_room_swept(&c->room, begun, s.kept);
+		atomic_store(&c->swept, true);
 		atomic_store(&c->lacks, s.full ? SF_CACHE_LACKS_FLOOR : SF_CACHE_LACKS_NOTHING);
 		if (sf_cache_space(c->dir, &space) >= 0)
 			saw(c, &space);
@@ -172,6 +173,7 @@ void sf_cache_state(struct sf_cache *c, struct sf_cache_state *ret)
 	enum sf_cache_lacks lacks = atomic_load(&c->lacks);
 	int off = atomic_load(&c->off);
 
+	s.counted = atomic_load(&c->swept); /* before what it is about */
 	s.kept = sf_cache_room_used(&c->room);
 	s.behind = atomic_load(&c->behind);
 	pthread_mutex_lock(&c->locked.m);

@@ -21,7 +21,8 @@ END_TEST
 
 START_TEST(what_fits_fits_the_limit_and_the_disk)
 {
-	struct sf_cache_state s = { .limit = 10 * GB,
+	struct sf_cache_state s = { .counted = true,
+		                    .limit = 10 * GB,
 		                    .kept = 0,
 		                    .space = { .free = 100 * GB, .total = 200 * GB, .floor = GB } };
 
@@ -37,6 +38,10 @@ START_TEST(what_fits_fits_the_limit_and_the_disk)
 	s.space.free = 0; /* below the floor: what goes makes room */
 	ck_assert(sf_prefetch_fits(&s, 4 * GB));
 	ck_assert(!sf_prefetch_fits(&s, 4 * GB + 1));
+	s.counted = false; /* nobody knows what might go */
+	ck_assert(sf_prefetch_fits(&s, 10 * GB));
+	ck_assert(!sf_prefetch_fits(&s, 10 * GB + 1));
+	s.counted = true;
 	s.space =
 		(struct sf_cache_space){ UINT64_MAX, UINT64_MAX, 0 }; /* a disk that does not say */
 	ck_assert(sf_prefetch_fits(&s, 10 * GB));
