@@ -115,6 +115,7 @@ TESTS_UNIT = \
 	%D%/unit/test_progress \
 	%D%/unit/test_run_dir \
 	%D%/unit/test_http_retry \
+	%D%/unit/test_hub_revision \
 	%D%/unit/test_source_ahead \
 	%D%/unit/test_url \
 	%D%/unit/test_safetensors \
