@@ -85,6 +85,18 @@ def places():
         check("what ends a mount can be copied", r.returncode == 1 and r.stderr.endswith(f"to end it: shardfuse umount {m}\n"), r.stderr)
 
 
+def ends():
+    with Mount(CKPT) as m:
+        with open(f"{m}/model.safetensors", "rb"):
+            r = run("umount", m)
+            if os.geteuid() == 0:
+                check("a mount in use says what to do", r.returncode == 1 and r.stderr == f"shardfuse: '{m}': in use: close the files and shells in it, or use -z (lazy)\n", r.stderr)
+            check("and stays", r.returncode == 1 and mounted(m) and os.listdir(m), r.stderr)
+        check("then it ends", run("umount", m).returncode == 0 and not mounted(m))
+        r = run("umount", m)
+        check("and is none any more", r.returncode == 1 and m in r.stderr, r.stderr)
+
+
 def words():
     r = mount(CKPT, "-o", "views=hf,npy")
     check("a list's comma", r.returncode == 2 and "colons" in r.stderr and "views=hf:npy" in r.stderr, r.stderr)
@@ -114,7 +126,7 @@ def others():
         check("allow_root is called so", r.returncode == 1 and "allow_root needs" in r.stderr, r.stderr)
 
 
-for part in (damage, places, words, others):
+for part in (damage, places, ends, words, others):
     with attempt(part.__name__):
         part()
 shutil.rmtree(W, ignore_errors=True)
