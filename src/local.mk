@@ -305,6 +305,7 @@ SF_SOURCES_TREE = \
 	%D%/tree/tree_root.c \
 	%D%/tree/tree_shards.c \
 	%D%/tree/tree_state.c \
+	%D%/tree/tree_totals.c \
 	%D%/tree/tree_xattr.c
 
 SF_SOURCES_SAVE =

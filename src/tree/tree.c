@@ -176,15 +176,3 @@ bool sf_tree_is_listed(sf_node n)
 {
 	return sf_node_kind(n) == SF_T_SHARDS_FILE;
 }
-
-void sf_tree_totals(struct sf_tree *t, uint64_t *ret_bytes, uint64_t *ret_files)
-{
-	uint64_t known = atomic_load_explicit(&t->nfiles, memory_order_relaxed);
-
-	if (!known) {
-		known = sf_links_nfiles(t) + 1;
-		atomic_store_explicit(&t->nfiles, known, memory_order_relaxed);
-	}
-	*ret_bytes = t->bytes;
-	*ret_files = known - 1;
-}

@@ -125,8 +125,9 @@ int sf_links_make(struct sf_tree *t, struct sf_error *err)
 	                      : 0;
 }
 
-static bool state_shows(const struct sf_tree *t, const struct sf_entry *e)
+bool sf_links_in_state(const struct sf_tree *t, uint32_t entry)
 {
+	const struct sf_entry *e = &t->c->entry[entry];
 	unsigned parts = 1;
 
 	for (uint32_t i = 0; i < e->len && parts <= SF_T_DEPTH_MAX; i++)
@@ -136,33 +137,5 @@ static bool state_shows(const struct sf_tree *t, const struct sf_entry *e)
 
 uint32_t sf_links_of_entry(const struct sf_tree *t, bool flat, uint32_t entry)
 {
-	return SF_MAX((uint32_t)flat + state_shows(t, &t->c->entry[entry]), 1u);
-}
-
-static uint64_t nfiles_of_entry(const struct sf_tree *t, uint32_t entry)
-{
-	const struct sf_entry *e = &t->c->entry[entry];
-	bool state = state_shows(t, e);
-
-	if (e->tensor == SF_NONE)
-		return state ? 2 : 0; /* value.json, value.pt */
-	return (state ? 2 : 0) +      /* tensor.raw, info.json */
-	       ((state || t->shows_npy) && sf_flat_shows(t, SF_T_NPY_FILE, entry)) +
-	       ((state || t->shows_pt) && sf_flat_shows(t, SF_T_PT_FILE, entry)) +
-	       ((state || t->shows_safetensors) && sf_flat_shows(t, SF_T_SAFETENSORS_FILE, entry));
-}
-
-uint64_t sf_links_nfiles(const struct sf_tree *t)
-{
-	uint64_t n = SF_NCONTROL;
-
-	for (uint32_t i = 0; i < t->nroot; i++)
-		n += t->root[i].what != SF_ROOT_DIR && t->root[i].same == i;
-	if (t->hf)
-		n += sf_hf_nfiles(t) - (t->hf_same != SF_NONE);
-	if (sf_view_wanted(t->c->opt, "shards"))
-		n += t->nshown;
-	for (uint32_t i = 0; i < t->c->n; i++)
-		n += nfiles_of_entry(t, i);
-	return n;
+	return SF_MAX((uint32_t)flat + sf_links_in_state(t, entry), 1u);
 }

@@ -159,8 +159,7 @@ const char *sf_root_link(const struct sf_tree *t, sf_node n); /* its target, NUL
 int sf_links_make(struct sf_tree *t, struct sf_error *err); /* once root and hf/ are there */
 /* Links of a file of one entry: state/ shows it, and with @flat a directory of its own. */
 uint32_t sf_links_of_entry(const struct sf_tree *t, bool flat, uint32_t entry);
-/* Files and symlinks that are shown, each once. O(keys). */
-uint64_t sf_links_nfiles(const struct sf_tree *t);
+bool sf_links_in_state(const struct sf_tree *t, uint32_t entry); /* does state/ show it? */
 
 /* tree_hf.c */
 int sf_hf_make(struct sf_tree *t, struct sf_error *err); /* once t->hf is there */
