@@ -43,7 +43,7 @@ static void end(struct sf_read *rd, int r)
 {
 	struct sf_window_read *x = rd->priv;
 	struct sf_read_window *w = x->w;
-	void (*ended)(struct sf_window_read *rd) = w->ended;
+	void (*ended)(struct sf_window_read * rd) = w->ended;
 
 	pthread_mutex_lock(&w->m);
 	x->r = r;

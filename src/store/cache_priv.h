@@ -71,7 +71,7 @@ struct sf_cache {
 	_Atomic int off;                   /* it cannot be written to: why, -errno */
 	_Atomic enum sf_cache_lacks lacks; /* a sweep looks again */
 	_Atomic unsigned told;             /* bits of what the log was told */
-	_Atomic bool sweeping, swept; /* now; once at least */
+	_Atomic bool sweeping, swept;      /* now; once at least */
 	_Atomic int64_t sweep_after_ms;
 	struct sf_task sweep;
 	struct {

@@ -86,7 +86,7 @@ struct sf_http_ask {
 	uint64_t limit;      /* bytes of the answer's body: more is -E2BIG */
 	unsigned timeout_ms; /* of all of it; 0: the io's */
 	bool no_proxy, follow;
-	const _Atomic bool *stop; /* true: it is not waited for any longer, -ECANCELED;
+	const _Atomic bool *stop;        /* true: it is not waited for any longer, -ECANCELED;
 	                              NULL: the io's */
 	const char *const *want_headers; /* names to keep of the answer, lower case, ends with NULL;
 	                                    may be NULL */

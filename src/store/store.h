@@ -101,7 +101,7 @@ struct sf_io {
 	struct sf_budget *budget;       /* of bytes beyond loaded metadata: --memory */
 	struct sf_page_pool pages;      /* of large buffers that nobody has */
 	unsigned timeout_ms;            /* a read's deadline; 0: none */
-	_Atomic bool stop; /* sf_io_stop() */
+	_Atomic bool stop;              /* sf_io_stop() */
 	unsigned retry_ms; /* what is waited at first for a server that fails, at most; 0: 200 */
 	/* what a read may wait for memory, which its deadline does not count; 0: ten times
 	 * timeout_ms, at least ten minutes */

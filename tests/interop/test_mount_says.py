@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What a mount says when it answers, and what it refuses: damage, hidden files, SOURCE under the mountpoint, no FUSE, whose it is."""
+import contextlib
 import shutil
 
 from common import *
@@ -95,6 +96,16 @@ def ends():
         check("then it ends", run("umount", m).returncode == 0 and not mounted(m))
         r = run("umount", m)
         check("and is none any more", r.returncode == 1 and m in r.stderr, r.stderr)
+    with Mount(CKPT) as m:
+        pid = daemon_of(m)
+        with contextlib.suppress(OSError), open(f"{m}/model.safetensors", "rb") as f:  # its end: the mount is gone
+            f.read(100)
+            os.kill(pid, signal.SIGTERM)
+            for _ in range(400):
+                if not os.path.exists(f"/proc/{pid}"):
+                    break
+                time.sleep(0.05)
+            check("a daemon that is told to end does, whatever is open", not os.path.exists(f"/proc/{pid}"), pid)
 
 
 def words():

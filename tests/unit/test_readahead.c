@@ -181,7 +181,8 @@ START_TEST(what_the_cache_has_is_left_to_it)
 	far.here = false;
 	for (before = far.requests; off < SIZE; off += READ)
 		ck_assert_int_eq(read_at(off, SF_MIN(READ, SIZE - off)), 1);
-	ck_assert_uint_lt(far.requests - before, (SIZE - half) / READ / 2);
+	ck_assert_uint_lt(far.requests - before,
+	                  (SIZE - half) / READ * 3 / 4); /* else one a read, and headers */
 	end();
 }
 END_TEST
