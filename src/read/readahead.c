@@ -432,7 +432,10 @@ void sf_readahead_close(struct sf_readahead *a)
 
 static uint64_t most(const struct sf_readahead *a)
 {
-	return SF_MIN(sf_reader_ahead(a->r), sf_budget_limit(sf_reader_io(a->r)->budget) / 4);
+	const uint64_t limit = sf_budget_limit(sf_reader_io(a->r)->budget);
+
+	/* a quarter is all that may be held for it, headers and what is rounded up as well */
+	return SF_MIN(sf_reader_ahead(a->r), limit / 4 - limit / 32);
 }
 
 int sf_readahead_start(struct sf_readahead *a, struct sf_reader *r, struct sf_readahead_read *q)

@@ -86,7 +86,7 @@ void sf_stream_stalled(struct sf_stream *s, uint64_t len, uint64_t most)
 {
 	if (!sf_stream_forward(s) || s->next < s->grown)
 		return;
-	s->window = s->window ? 2 * s->window : SF_MAX(4 * len, SF_STREAM_BEGIN);
+	s->window = SF_MAX(2 * s->window, SF_MAX(4 * len, SF_STREAM_BEGIN));
 	s->window = SF_MIN(s->window, most);
 	s->grown = s->next + s->window;
 }
@@ -94,6 +94,8 @@ void sf_stream_stalled(struct sf_stream *s, uint64_t len, uint64_t most)
 void sf_stream_refused(struct sf_stream *s, uint64_t part)
 {
 	s->window = SF_MAX(s->window / 2, part);
+	if (s->window < SF_STREAM_LEAST)
+		s->window = 0;
 	s->grown = s->next + s->window;
 }
 

@@ -6,8 +6,9 @@
 #include <stdint.h>
 
 #define SF_STREAMS 8                        /* of one open file */
+#define SF_STREAM_LEAST (UINT64_C(1) << 20) /* no window is smaller, but none */
 #define SF_STREAM_NEAR (UINT64_C(4) << 20)  /* bytes by which reads of one stream get mixed up */
-#define SF_STREAM_BEGIN (UINT64_C(2) << 20) /* the first window, bytes */
+#define SF_STREAM_BEGIN (UINT64_C(8) << 20) /* the first window, bytes: one request's worth */
 
 struct sf_stream {
 	uint64_t next;   /* behind the furthest read */
@@ -37,7 +38,7 @@ bool sf_stream_forward(const struct sf_stream *s);
 /* Its reader, who reads @len bytes at once, had to wait: the window grows, once for each that was
  * read through, to @most bytes. Nothing, unless it goes forward. */
 void sf_stream_stalled(struct sf_stream *s, uint64_t len, uint64_t most);
-/* There was no room: it shrinks, to one part. */
+/* There was no room: it shrinks, to @part bytes at least; to nothing from SF_STREAM_LEAST on. */
 void sf_stream_refused(struct sf_stream *s, uint64_t part);
 /* What it comes to needs not be asked for: it lies on this machine. */
 void sf_stream_rest(struct sf_stream *s);

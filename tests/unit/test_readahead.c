@@ -223,7 +223,8 @@ START_TEST(two_streams_of_a_file)
 		ck_assert_int_eq(read_at(off, READ), 1);
 		ck_assert_int_eq(read_at(half + off, READ), 1);
 	}
-	ck_assert_uint_le(far.bytes, SIZE + HEADERS);
+	/* what each of them reads, and a window */
+	ck_assert_uint_le(far.bytes, 2 * (half - 8 * MIB + 16 * MIB) + HEADERS);
 	ck_assert_uint_lt(far.requests, reads * 3 / 4);
 	end();
 }
@@ -374,15 +375,24 @@ START_TEST(a_stream_is_told_from_its_reads)
 	ck_assert(!sf_stream_forward(s));
 	ck_assert_ptr_eq(sf_streams_note(&v, 4 * n, n), s);
 	ck_assert(sf_stream_forward(s));
-	sf_stream_stalled(s, n, 3 * MIB);
-	ck_assert_uint_eq(s->window, 2 * MIB);
-	sf_stream_stalled(s, n, 3 * MIB); /* of the same window */
-	ck_assert_uint_eq(s->window, 2 * MIB);
-	s->next += 2 * MIB;
-	sf_stream_stalled(s, n, 3 * MIB);
-	ck_assert_uint_eq(s->window, 3 * MIB);
+	sf_stream_stalled(s, n, 12 * MIB);
+	ck_assert_uint_eq(s->window, 8 * MIB);
+	sf_stream_stalled(s, n, 12 * MIB); /* of the same window */
+	ck_assert_uint_eq(s->window, 8 * MIB);
+	s->next += 8 * MIB;
+	sf_stream_stalled(s, n, 12 * MIB);
+	ck_assert_uint_eq(s->window, 12 * MIB);
 	sf_stream_refused(s, MIB);
-	ck_assert_uint_eq(s->window, 3 * MIB / 2);
+	ck_assert_uint_eq(s->window, 6 * MIB);
+	/* it does not go on from next to nothing */
+	for (unsigned i = 0; i < 3; i++)
+		sf_stream_refused(s, 0);
+	ck_assert_uint_eq(s->window, 0);
+	s->next += 12 * MIB;
+	sf_stream_stalled(s, n, 12 * MIB);
+	ck_assert_uint_eq(s->window, 8 * MIB);
+	sf_stream_refused(s, MIB);
+	ck_assert_uint_eq(s->window, 4 * MIB);
 	/* elsewhere: another one, and the first is kept until eight others came */
 	for (uint64_t i = 1; i < SF_STREAMS; i++)
 		ck_assert_ptr_ne(sf_streams_note(&v, i * 100 * MIB, 10), s);
