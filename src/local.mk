@@ -209,7 +209,9 @@ SF_SOURCES_FORMAT = \
 	%D%/format/safetensors/safetensors_head.c \
 	%D%/format/safetensors/safetensors_lower.c \
 	%D%/format/safetensors/safetensors_take.c \
-	%D%/format/torch_file.c
+	%D%/format/torch_file.c \
+	%D%/format/torch/torch_lower.c \
+	%D%/format/torch/torch_parts.c
 
 SF_SOURCES_READ = \
 	%D%/read/assemble.c \

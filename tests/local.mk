@@ -179,6 +179,7 @@ TESTS_FORMAT = \
 	%D%/format/test_seams \
 	%D%/format/test_seams_values \
 	%D%/format/test_subclass \
+	%D%/format/test_torch_lower \
 	%D%/format/test_unread \
 	%D%/format/test_hf_parts
 

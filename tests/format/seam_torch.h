@@ -2,6 +2,7 @@
 #ifndef SF_TESTS_FORMAT_SEAM_TORCH_H
 #define SF_TESTS_FORMAT_SEAM_TORCH_H
 
+#include "format/torch/torch_lower.h"
 #include "parse/torch_archive.h"
 #include "parse/value_walk.h"
 #include "seam_world.h"
@@ -26,83 +27,35 @@ static struct {
 	struct sf_buf leaves; /* what torch says is in it */
 } torch_file;
 
-struct lowering {
+/* Strided tensors are values, not tensors with strides. */
+static bool seam_values_only_dense = true;
+
+/* As a format might: a strided tensor stays the value that it is in the pickle. */
+struct seam_strided {
 	struct sf_ckpt_builder *b;
-	const struct sf_torch_archive *a;
-	uint32_t place;
-	struct sf_error *err;
-	struct {
-		const char *key;
-		struct sf_torch_tensor t;
-	} seen[32]; /* tensors so far */
-	uint32_t nseen;
+	struct sf_torch_part *part;
 };
-
-static bool dense(const struct sf_torch_tensor *t)
+static int seam_take_strided(void *arg, struct sf_value_walk *w, enum sf_walk_what what,
+                             struct sf_pv *v)
 {
-	uint64_t step = 1;
-
-	for (unsigned d = t->ndim; d-- > 0; step *= t->shape[d])
-		if (t->shape[d] != 1 && (uint64_t)t->stride[d] != step)
-			return false;
-	return !t->conj && !t->neg;
-}
-
-static int lower_tensor(struct lowering *l, const char *key, size_t len,
-                        const struct sf_torch_tensor *t)
-{
-	const struct sf_torch_record *s = sf_torch_record_find(
-		l->a->storage, l->a->nstorages, t->storage_key->str.at, t->storage_key->str.len);
-	uint64_t bytes = sf_dtype_info((enum sf_dtype)t->dtype)->bytes,
-		 off = s->off + t->storage_off * bytes, zero[8] = { 0 };
-	uint32_t tensor;
-	int r = sf_ckpt_builder_tensor(l->b, key, len, (enum sf_dtype)t->dtype, t->shape, t->ndim,
-	                               &tensor, l->err);
-
-	for (unsigned d = 0; d < t->ndim; d++)
-		bytes *= t->shape[d];
-	if (r >= 0)
-		r = sf_ckpt_builder_chunk(l->b, zero, t->shape, l->err);
-	if (r < 0)
-		return r;
-	sf_ckpt_builder_set_item(l->b, tensor, 0, l->place, off, bytes);
-	/* the same view of the same storage, as tied weights are */
-	ck_assert_uint_eq(tensor, l->nseen);
-	ck_assert_uint_lt(tensor, SF_ARRAY_LEN(l->seen));
-	for (uint32_t i = 0; i < tensor && r >= 0; i++) {
-		const struct sf_torch_tensor *u = &l->seen[i].t;
-		if (strcmp(l->seen[i].key, s->key) == 0 && u->storage_off == t->storage_off &&
-		    u->dtype == t->dtype && u->ndim == t->ndim &&
-		    memcmp(u->shape, t->shape, t->ndim * sizeof(*t->shape)) == 0) {
-			r = sf_ckpt_builder_tie(l->b, tensor, i, l->err);
-			break;
-		}
-	}
-	l->seen[tensor].key = s->key;
-	l->seen[l->nseen++].t = *t;
-	return r;
-}
-
-static int lower_leaf(struct sf_value_walk *w, enum sf_walk_what what, struct sf_pv *v)
-{
-	struct lowering *l = w->arg;
+	struct seam_strided *to = arg;
 	const char *key = (const char *)w->name.at;
 	const struct sf_path_elem *path;
-	uint32_t object;
+	uint64_t step = 1;
+	bool dense = true;
 	size_t n = 0;
 	int r;
 
-	ck_assert(what == SF_WALK_TENSOR || what == SF_WALK_VALUE);
-	if (what == SF_WALK_TENSOR && dense(&w->t)) {
-		r = lower_tensor(l, key, w->name.len, &w->t);
-	} else {
-		r = sf_ckpt_builder_object(l->b, key, w->name.len, &object, l->err);
-		if (r >= 0)
-			r = sf_ckpt_builder_set_value(l->b, object, v, l->a, l->place, 0,
-			                              torch_file.len, l->err);
-	}
+	for (unsigned d = w->t.ndim; what == SF_WALK_TENSOR && d-- > 0; step *= w->t.shape[d])
+		dense = dense && (w->t.shape[d] == 1 || (uint64_t)w->t.stride[d] == step);
+	if (what != SF_WALK_TENSOR || (dense && !w->t.conj && !w->t.neg))
+		return 0;
+	r = sf_torch_lower_value(to->b, to->part, key, w->name.len, v, NULL);
 	path = sf_value_walk_path(w, &n);
-	return r < 0 ? r : sf_ckpt_builder_path(l->b, key, w->name.len, path, n, l->err);
+	ck_assert_ptr_nonnull(path);
+	if (r >= 0)
+		r = sf_ckpt_builder_path(to->b, key, w->name.len, path, n, NULL);
+	return r < 0 ? r : 1;
 }
 
 /* @place: raw items of a container that is all of torch_file. */
@@ -110,21 +63,21 @@ static inline int seam_torch_lower(struct sf_ckpt_builder *b, uint32_t place, st
 {
 	const struct sf_torch_input in = { torch_file.len, torch_file.at, NULL, NULL };
 	const struct sf_torch_options opt = { 0 };
-	struct sf_arena arena = { 0 };
-	struct sf_torch_archive a;
-	struct lowering l = { .b = b, .a = &a, .place = place, .err = err };
-	struct sf_value_walk w = { .tell = lower_leaf,
-		                   .arg = &l,
-		                   .leaves = true,
-		                   .depth_max = 100,
-		                   .nodes_max = 1000,
-		                   .name_max = 1000 };
-	int r = sf_torch_open(&in, &opt, &arena, &a, err);
+	const struct sf_objinfo file = { .name = "file.pt", .size = torch_file.len };
+	struct sf_torch_part part = { .file = &file, .len = torch_file.len, .place = place };
+	struct sf_torch_ties ties = { 0 };
+	struct seam_strided to = { b, &part };
+	const struct sf_torch_lower l = { .b = b,
+		                          .part = &part,
+		                          .ties = &ties,
+		                          .leaf = seam_values_only_dense ? seam_take_strided : NULL,
+		                          .arg = &to };
+	int r = sf_torch_open(&in, &opt, &part.arena, &part.archive, err);
 
 	if (r >= 0)
-		r = sf_value_walk(&w, a.root);
-	sf_value_walk_release(&w);
-	sf_arena_release(&arena);
+		r = sf_torch_lower(&l, part.archive.root, err);
+	sf_torch_ties_release(&ties);
+	sf_torch_parts_release(&part, 1);
 	return r;
 }
 
