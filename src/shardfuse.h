@@ -332,7 +332,8 @@ SHARDFUSE_API int shardfuse_list(struct shardfuse *h, const char *path,
 SHARDFUSE_API int shardfuse_file_open(struct shardfuse *h, const char *path,
                                       struct shardfuse_file **ret, struct shardfuse_error *err);
 SHARDFUSE_API uint64_t shardfuse_file_size(const struct shardfuse_file *f);
-/* Like pread: bytes put, fewer only at the end, 0 behind it. Waits. */
+/* Like pread: bytes put, fewer only at the end, 0 behind it. Waits. Of what lies behind a server,
+ * what comes next is fetched ahead for who reads forward. */
 SHARDFUSE_API int64_t shardfuse_file_pread(struct shardfuse_file *f, void *buf, size_t len,
                                            uint64_t off, struct shardfuse_error *err);
 SHARDFUSE_API void shardfuse_file_close(struct shardfuse_file *f); /* NULL is fine */

@@ -13,6 +13,7 @@
 struct shardfuse_file {
 	struct sf_vfile *file;
 	uint64_t size;
+	bool ahead; /* joined */
 };
 
 struct listing {
@@ -77,6 +78,7 @@ int shardfuse_file_open(struct shardfuse *h, const char *path, struct shardfuse_
 		shardfuse_file_close(f);
 		return sf_lib_fail(err, &e, r);
 	}
+	f->ahead = sf_vfile_join_readahead(f->file) != NULL;
 	*ret = f;
 	return 0;
 }
@@ -99,6 +101,8 @@ void shardfuse_file_close(struct shardfuse_file *f)
 {
 	if (!f)
 		return;
+	if (f->ahead)
+		sf_vfile_leave_readahead(f->file);
 	sf_vfile_unref(f->file);
 	free(f);
 }

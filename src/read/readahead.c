@@ -3,6 +3,7 @@
 #include <stdatomic.h>
 #include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/budget.h"
 #include "base/clock.h"
@@ -202,6 +203,21 @@ static int answer_locked(struct sf_readahead_read *q)
 	return 0;
 }
 
+/* To the caller's own place, out of the parts, which are held. */
+static void put(struct sf_readahead_read *q)
+{
+	uint8_t *to = q->rd.buf;
+
+	if (!to)
+		return;
+	for (unsigned i = 0; i < q->nparts; i++) {
+		memcpy(to, q->iov[i].iov_base, q->iov[i].iov_len);
+		to += q->iov[i].iov_len;
+	}
+	q->iov[0] = (struct iovec){ q->rd.buf, q->rd.len };
+	q->rd.niov = 1;
+}
+
 static void let_go_locked(struct sf_readahead_read *q, struct sf_readahead_part **gone)
 {
 	for (unsigned i = 0; i < q->nparts; i++) {
@@ -251,12 +267,14 @@ static void answer_all(struct sf_readahead *a, struct sf_readahead_read *ready)
 			let_go_locked(q, &gone);
 		pthread_mutex_unlock(&a->m);
 		free_parts(gone);
-		if (r == 0)
+		if (r == 0) {
+			put(q);
 			q->rd.done(&q->rd, 0);
-		else if (atomic_load(&q->canceled))
+		} else if (atomic_load(&q->canceled)) {
 			q->rd.done(&q->rd, sf_fail(&q->rd.err, -ECANCELED, "canceled"));
-		else
+		} else {
 			sf_read_park(a->r, &q->rd); /* by itself, and with its own message */
+		}
 	}
 }
 
@@ -443,7 +461,7 @@ int sf_readahead_start(struct sf_readahead *a, struct sf_reader *r, struct sf_re
 	bool more = false;
 	int e = -EAGAIN;
 
-	if (!a || q->rd.buf || !sf_reader_ahead(r))
+	if (!a || !sf_reader_ahead(r))
 		return sf_read_start(r, &q->rd);
 	pthread_mutex_lock(&a->m);
 	sf_streams_note(&a->streams, q->rd.off, q->rd.len);
@@ -452,8 +470,10 @@ int sf_readahead_start(struct sf_readahead *a, struct sf_reader *r, struct sf_re
 		more = e == 0;
 	}
 	pthread_mutex_unlock(&a->m);
-	if (more)
+	if (more) {
+		put(q);
 		ask_ahead(a, q->rd.off);
+	}
 	if (!q->nparts)
 		return sf_read_start(r, &q->rd);
 	return e == 0 ? 0 : -EAGAIN;
@@ -501,7 +521,7 @@ void sf_readahead_park(struct sf_readahead *a, struct sf_reader *r, struct sf_re
 	struct sf_stream *s;
 	bool waits = false, held;
 
-	if (!a || q->rd.buf || !sf_reader_ahead(r)) {
+	if (!a || !sf_reader_ahead(r)) {
 		sf_read_park(r, &q->rd);
 		return;
 	}
@@ -527,6 +547,43 @@ void sf_readahead_park(struct sf_readahead *a, struct sf_reader *r, struct sf_re
 		sf_read_park(r, &q->rd);
 	ask_ahead(a, off);
 	unref_file(a);
+}
+
+struct waited {
+	pthread_mutex_t m;
+	pthread_cond_t c;
+	bool done;
+	int r;
+};
+
+static void wake(struct sf_read *rd, int r)
+{
+	struct waited *w = rd->priv;
+
+	pthread_mutex_lock(&w->m);
+	w->done = true;
+	w->r = r;
+	pthread_cond_signal(&w->c);
+	pthread_mutex_unlock(&w->m);
+}
+
+int sf_readahead_wait(struct sf_readahead *a, struct sf_reader *r, struct sf_readahead_read *q)
+{
+	struct waited w = { .m = PTHREAD_MUTEX_INITIALIZER, .c = PTHREAD_COND_INITIALIZER };
+	int e = sf_readahead_start(a, r, q);
+
+	if (e != -EAGAIN)
+		return e;
+	q->rd.done = wake;
+	q->rd.priv = &w;
+	sf_readahead_park(a, r, q);
+	pthread_mutex_lock(&w.m);
+	while (!w.done)
+		pthread_cond_wait(&w.c, &w.m);
+	pthread_mutex_unlock(&w.m);
+	pthread_mutex_destroy(&w.m);
+	pthread_cond_destroy(&w.c);
+	return w.r;
 }
 
 void sf_readahead_cancel(struct sf_reader *r, struct sf_readahead_read *q)

@@ -41,10 +41,11 @@ struct sf_readahead_read {
 	_Atomic bool claimed, canceled;
 	struct sf_readahead_read *prev, *next; /* of those that wait */
 };
-/* As the functions of reader.h, with @a NULL or rd.buf given just those. Between start and park @q
+/* As the functions of reader.h, with @a NULL just those. Between start and park @q
  * may be moved. */
 int sf_readahead_start(struct sf_readahead *a, struct sf_reader *r, struct sf_readahead_read *q);
 void sf_readahead_park(struct sf_readahead *a, struct sf_reader *r, struct sf_readahead_read *q);
+int sf_readahead_wait(struct sf_readahead *a, struct sf_reader *r, struct sf_readahead_read *q);
 void sf_readahead_cancel(struct sf_reader *r, struct sf_readahead_read *q);
 void sf_readahead_release(struct sf_readahead_read *q);
 

@@ -138,22 +138,26 @@ int sf_vfile_emit(void *vfile, uint64_t off, uint64_t len, struct sf_parts *part
 int64_t sf_vfile_pread(struct sf_vfile *f, uint64_t off, void *buf, uint64_t len,
                        struct sf_error *err)
 {
+	struct sf_readahead *ahead;
 	int r = sf_vfile_prepare(f, err);
 
 	if (r < 0)
 		return r;
 	if (off >= f->size || len == 0)
 		return 0;
-	struct sf_read rd = { .emit = sf_vfile_emit,
-		              .arg = f,
-		              .off = off,
-		              .len = SF_MIN(len, f->size - off),
-		              .buf = buf };
-	r = sf_read_wait(f->reader, &rd);
+	struct sf_readahead_read q = { .rd = { .emit = sf_vfile_emit,
+		                               .arg = f,
+		                               .off = off,
+		                               .len = SF_MIN(len, f->size - off),
+		                               .buf = buf } };
+	pthread_mutex_lock(&f->locked.m);
+	ahead = f->locked.ahead; /* there as long as whoever joined it may read */
+	pthread_mutex_unlock(&f->locked.m);
+	r = sf_readahead_wait(ahead, f->reader, &q);
 	if (r < 0)
-		sf_fail(err, r, "%s", rd.err.msg);
-	sf_read_release(&rd);
-	return r < 0 ? r : (int64_t)rd.len;
+		sf_fail(err, r, "%s", q.rd.err.msg);
+	sf_readahead_release(&q);
+	return r < 0 ? r : (int64_t)q.rd.len;
 }
 
 struct sf_readahead *sf_vfile_join_readahead(struct sf_vfile *f)

@@ -62,7 +62,8 @@ int sf_vfile_prepare(struct sf_vfile *f, struct sf_error *err);
  * is cut by the caller to the size. */
 int sf_vfile_emit(void *vfile, uint64_t off, uint64_t len, struct sf_parts *parts,
                   struct sf_error *err);
-/* Waits; returns bytes put into @buf (short only at the end of the file). */
+/* Waits; returns bytes put into @buf (short only at the end of the file). Reads ahead, where somebody
+ * joined. */
 int64_t sf_vfile_pread(struct sf_vfile *f, uint64_t off, void *buf, uint64_t len,
                        struct sf_error *err);
 

@@ -163,6 +163,48 @@ START_TEST(who_reads_forward_gets_each_byte_once_and_seldom_waits)
 }
 END_TEST
 
+/* The same for who waits with a place of his own, and with others (TSan looks). */
+static uint8_t place[4][READ];
+static void *reads_forward(void *arg)
+{
+	uint8_t *buf = arg;
+
+	for (uint64_t off = 0, len; off < SIZE; off += len) {
+		len = SF_MIN(READ, SIZE - off);
+		struct sf_readahead_read q = {
+			.rd = { .emit = emit, .off = off, .len = len, .buf = buf }
+		};
+		ck_assert_int_eq(sf_readahead_wait(ahead, reader, &q), 0);
+		for (uint64_t k = 0, n; k < len; k += n) {
+			n = SF_MIN(len - k, TENSOR - (off + k) % TENSOR);
+			ck_assert_mem_eq(buf + k,
+			                 f.t[(off + k) / TENSOR].dense + (off + k) % TENSOR, n);
+		}
+		ck_assert(q.rd.niov == 1 && q.rd.iov->iov_base == buf);
+		sf_readahead_release(&q);
+	}
+	return NULL;
+}
+
+START_TEST(who_waits_gets_it_where_he_wants_it)
+{
+	const unsigned n = _i ? 4 : 1;
+	pthread_t thread[4];
+
+	begin((uint64_t)_i, true);
+	for (unsigned i = 0; i < n; i++)
+		ck_assert_int_eq(pthread_create(&thread[i], NULL, reads_forward, place[i]), 0);
+	for (unsigned i = 0; i < n; i++)
+		pthread_join(thread[i], NULL);
+	ck_assert_uint_ge(far.bytes, SIZE);
+	if (n == 1) {
+		ck_assert_uint_le(far.bytes, SIZE + HEADERS);
+		ck_assert_uint_lt(far.requests, SIZE / READ / 2);
+	}
+	end();
+}
+END_TEST
+
 /* What lies on this machine is not read ahead: each read takes its own bytes. What does not, is again. */
 START_TEST(what_the_cache_has_is_left_to_it)
 {
@@ -415,6 +457,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 300);
 	tcase_add_loop_test(t, who_reads_forward_gets_each_byte_once_and_seldom_waits, 0, 3);
+	tcase_add_loop_test(tc, who_waits_gets_it_where_he_wants_it, 0, 2);
 	tcase_add_test(t, what_the_cache_has_is_left_to_it);
 	tcase_add_test(t, the_order_of_reads_does_not_matter);
 	tcase_add_test(t, two_streams_of_a_file);
