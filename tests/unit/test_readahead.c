@@ -248,7 +248,8 @@ START_TEST(the_order_of_reads_does_not_matter)
 		for (unsigned i = 0; i < 8; i++)
 			ck_assert_int_eq(answer(&a[i]), 1);
 	}
-	ck_assert_uint_le(far.bytes, SIZE + HEADERS);
+	/* and now and then one that meets the end of what was asked ahead */
+	ck_assert_uint_le(far.bytes, SIZE + HEADERS + READ);
 	ck_assert_uint_lt(far.requests, SIZE / READ * 3 / 4);
 	end();
 }
@@ -457,7 +458,7 @@ static Suite *suite(void)
 
 	tcase_set_timeout(t, 300);
 	tcase_add_loop_test(t, who_reads_forward_gets_each_byte_once_and_seldom_waits, 0, 3);
-	tcase_add_loop_test(tc, who_waits_gets_it_where_he_wants_it, 0, 2);
+	tcase_add_loop_test(t, who_waits_gets_it_where_he_wants_it, 0, 2);
 	tcase_add_test(t, what_the_cache_has_is_left_to_it);
 	tcase_add_test(t, the_order_of_reads_does_not_matter);
 	tcase_add_test(t, two_streams_of_a_file);
