@@ -68,8 +68,10 @@ struct sf_stream *sf_streams_note(struct sf_streams *v, uint64_t off, uint64_t l
 			s->steps++;
 		s->run += SF_MIN(len, off + len - s->next);
 		s->next = off + len;
-	} else {
-		s->holes -= SF_MIN(s->holes, len);
+	} else { /* late: it fills what was left out, if it is not read again */
+		uint64_t filled = SF_MIN(s->holes, len);
+		s->holes -= filled;
+		s->run += filled;
 	}
 	if (s->holes > SF_STREAM_NEAR)
 		distrust(s);
@@ -79,7 +81,7 @@ struct sf_stream *sf_streams_note(struct sf_streams *v, uint64_t off, uint64_t l
 
 bool sf_stream_forward(const struct sf_stream *s)
 {
-	return s->steps >= 2 && s->run >= RUN_LEAST;
+	return s->steps >= 2 && s->run >= RUN_LEAST && s->holes < s->run / 2;
 }
 
 void sf_stream_stalled(struct sf_stream *s, uint64_t len, uint64_t most)

@@ -33,7 +33,8 @@ struct sf_stream *sf_streams_note(struct sf_streams *v, uint64_t off, uint64_t l
 /* The stream whose furthest read is nearest; NULL: none is near. */
 struct sf_stream *sf_streams_near(struct sf_streams *v, uint64_t off);
 /* Does it go forward? Two reads went on where others ended, half a MiB was read, which is more than a
- * kernel reads for who looks at a header, and nothing much was left out. */
+ * kernel reads for who looks at a header, and twice what was left out: who takes 256 KiB here and there
+ * does not. */
 bool sf_stream_forward(const struct sf_stream *s);
 /* Its reader, who reads @len bytes at once, had to wait: the window grows, once for each that was
  * read through, to @most bytes. Nothing, unless it goes forward. */

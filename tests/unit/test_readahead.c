@@ -448,6 +448,13 @@ START_TEST(a_stream_is_told_from_its_reads)
 	for (uint64_t i = 1; i < 10; i++)
 		ck_assert_ptr_eq(sf_streams_note(&v, 50 * MIB + i * 16384, 16384), s);
 	ck_assert(!sf_stream_forward(s));
+	/* pieces of 256 KiB in two reads, some MiB apart: none of it is a stream, however long */
+	for (uint64_t i = 0; i < 40; i++) {
+		uint64_t at = 200 * MIB + i * (i % 3 + 1) * MIB / 2;
+		sf_streams_note(&v, at, READ / 2);
+		s = sf_streams_note(&v, at + READ / 2, READ / 2);
+		ck_assert_msg(!sf_stream_forward(s), "%llu", (unsigned long long)i);
+	}
 }
 END_TEST
 
