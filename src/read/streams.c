@@ -12,7 +12,10 @@
  * than order explains is somebody who jumps, and must show anew that he does not.
  */
 
-#define RUN_LEAST (UINT64_C(512) << 10)
+/* What a kernel reads for who looks at a header; and for who takes 256 KiB somewhere: as much twice on
+ * its way, and a page or two. */
+#define RUN_HEAD (UINT64_C(512) << 10)
+#define RUN_PIECE (UINT64_C(1280) << 10)
 
 static uint64_t apart(uint64_t a, uint64_t b)
 {
@@ -37,14 +40,16 @@ struct sf_stream *sf_streams_near(struct sf_streams *v, uint64_t off)
 	return best;
 }
 
-static struct sf_stream *begin(struct sf_streams *v, uint64_t at, uint64_t len)
+static struct sf_stream *begin(struct sf_streams *v, uint64_t off, uint64_t len)
 {
 	struct sf_stream *s = &v->at[0];
 
 	for (unsigned i = 1; i < SF_STREAMS; i++)
 		if (v->at[i].turn < s->turn)
 			s = &v->at[i];
-	*s = (struct sf_stream){ .next = at, .end = at, .run = len };
+	*s = (struct sf_stream){
+		.next = off + len, .end = off + len, .run = len, .whole = off == 0
+	};
 	return s;
 }
 
@@ -52,6 +57,7 @@ static void distrust(struct sf_stream *s)
 {
 	s->steps = 0;
 	s->run = 0;
+	s->whole = false;
 	s->holes = s->window = s->grown = 0;
 }
 
@@ -60,7 +66,7 @@ struct sf_stream *sf_streams_note(struct sf_streams *v, uint64_t off, uint64_t l
 	struct sf_stream *s = sf_streams_near(v, off);
 
 	if (!s) {
-		s = begin(v, off + len, len);
+		s = begin(v, off, len);
 	} else if (off + len > s->next) {
 		if (off > s->next)
 			s->holes += off - s->next;
@@ -81,7 +87,8 @@ struct sf_stream *sf_streams_note(struct sf_streams *v, uint64_t off, uint64_t l
 
 bool sf_stream_forward(const struct sf_stream *s)
 {
-	return s->steps >= 2 && s->run >= RUN_LEAST && s->holes < s->run / 2;
+	return s->steps >= 2 && s->run >= (s->whole ? RUN_HEAD : RUN_PIECE) &&
+	       s->holes < s->run / 2;
 }
 
 void sf_stream_stalled(struct sf_stream *s, uint64_t len, uint64_t most)

@@ -18,6 +18,7 @@ struct sf_stream {
 	uint64_t grown;  /* the window grows when next is past it */
 	uint64_t run;    /* bytes read since it began, at most */
 	uint64_t turn;   /* when it was used last; 0: never */
+	bool whole;      /* it began at the file's first byte */
 	unsigned steps;  /* reads that went on where the ones before ended */
 };
 /* All 0 but size at first. */
@@ -32,9 +33,8 @@ struct sf_streams {
 struct sf_stream *sf_streams_note(struct sf_streams *v, uint64_t off, uint64_t len);
 /* The stream whose furthest read is nearest; NULL: none is near. */
 struct sf_stream *sf_streams_near(struct sf_streams *v, uint64_t off);
-/* Does it go forward? Two reads went on where others ended, half a MiB was read, which is more than a
- * kernel reads for who looks at a header, and twice what was left out: who takes 256 KiB here and there
- * does not. */
+/* Does it go forward? Two reads went on where others ended, and more was read than a kernel reads for
+ * who looks at a header (from a file's first byte) or takes 256 KiB somewhere (from elsewhere), and twice what was left out. */
 bool sf_stream_forward(const struct sf_stream *s);
 /* Its reader, who reads @len bytes at once, had to wait: the window grows, once for each that was
  * read through, to @most bytes. Nothing, unless it goes forward. */

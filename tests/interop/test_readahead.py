@@ -75,8 +75,8 @@ def same(a, b):
 def kernel(url, path):
     if os.geteuid() != 0:
         return skip("the kernel's readahead", "root alone may set it")
-    for name, source, options, want in (("of a server", url, [], 128), ("of local files", path, [], 1024),
-                                        ("as said, of a server", url, ["readahead=512K"], 512),
+    for name, source, options, want in (("of a server", url, [], 512), ("of local files", path, [], 1024),
+                                        ("as said, of a server", url, ["readahead=256K"], 256),
                                         ("as said, of local files", path, ["readahead=64K"], 64)):
         with Mount(source, *options) as m:
             check(f"readahead {name}", readahead_kb(m) == want, readahead_kb(m))
@@ -122,7 +122,7 @@ with open({view!r}, "rb") as f, mmap.mmap(f.fileno(), 0, prot=mmap.PROT_READ) as
         subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
         got = fetched(far) - before
         # what the kernel reads around it, and a header
-        check("a page of each tensor costs no more than the kernel asks for", got <= (TENSORS + 1) * (160 << 10), (got, TENSORS))
+        check("a page of each tensor costs no more than the kernel asks for", got <= (TENSORS + 1) * ((512 + 32) << 10), (got, TENSORS))
         check("and something", got >= TENSORS * 4096, got)
 
 
