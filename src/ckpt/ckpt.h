@@ -158,6 +158,9 @@ struct sf_object {
 	/* the value is what the item's dict has under this str; NULL: all of the item */
 	const char *member;
 	uint32_t member_len;
+	/* the value is a list of one, and what that holds is the object's: files of several keys have
+	 * the list, as stored */
+	bool in_list;
 	const struct sf_subclass *subclass; /* NULL: metadata has it as an object */
 };
 

@@ -253,6 +253,12 @@ int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const
 	return o->member ? 0 : -ENOMEM;
 }
 
+void sf_ckpt_builder_set_in_list(struct sf_ckpt_builder *b, uint32_t object)
+{
+	assert(object < b->objects.n);
+	b->objects.at[object].in_list = true;
+}
+
 int sf_ckpt_builder_set_subclass(struct sf_ckpt_builder *b, uint32_t object, const char *class,
                                  enum sf_dtype dtype, const uint64_t *shape, unsigned ndim)
 {

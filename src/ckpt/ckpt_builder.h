@@ -129,6 +129,8 @@ int sf_ckpt_builder_set_value(struct sf_ckpt_builder *b, uint32_t object, struct
 /* Only what the item's dict has under @member. */
 int sf_ckpt_builder_set_member(struct sf_ckpt_builder *b, uint32_t object, const char *member,
                                size_t len);
+/* The item is a list of one, which the object stands in. */
+void sf_ckpt_builder_set_in_list(struct sf_ckpt_builder *b, uint32_t object);
 /* It is a tensor to metadata, but its item an instance of this class. @shape: of the tensor, or of
  * one shard's box. */
 int sf_ckpt_builder_set_subclass(struct sf_ckpt_builder *b, uint32_t object, const char *class,

@@ -57,12 +57,13 @@ static bool is_rng(const struct sf_path_elem *e)
 }
 
 /* Does one root container hold all tensors (but those of `rng`), with a model or an optimizer right
- * below it? */
+ * below it? What lies beside the checkpoint does not count. */
 static void look_for_root(struct grouping *g, const struct sf_key *key, const uint32_t *chosen)
 {
+	const uint32_t n = SF_MIN(g->ckpt->nmain, g->ckpt->nkeys);
 	const struct sf_path_elem *root = NULL;
 
-	for (uint32_t i = 0; i < g->ckpt->nkeys; i++) {
+	for (uint32_t i = 0; i < n; i++) {
 		if (key[i].tensor == SF_NONE || (chosen && chosen[i] != SF_NONE))
 			continue;
 		if (key[i].npath < 2)
@@ -76,7 +77,7 @@ static void look_for_root(struct grouping *g, const struct sf_key *key, const ui
 	if (!root)
 		return;
 	g->root = root;
-	for (uint32_t i = 0; i < g->ckpt->nkeys && !g->nested; i++)
+	for (uint32_t i = 0; i < n && !g->nested; i++)
 		g->nested = key[i].npath > 2 && same_elem(root, key[i].path) &&
 		            elem_role(&key[i].path[1]) != SF_ROLE_OTHER &&
 		            !(chosen && chosen[i] != SF_NONE);

@@ -267,6 +267,14 @@ static int take_member(const struct sf_object *o, struct sf_object_value *v, str
 	return sf_fail(err, -EBADMSG, "its item has no member '%.200s'", o->member);
 }
 
+/* What a list of one holds; of anything else, itself. */
+static void take_from_list(const struct sf_object *o, struct sf_object_value *v)
+{
+	v->stored = v->root;
+	if (o->in_list && v->root->kind == SF_PV_LIST && v->root->seq.n == 1)
+		v->root = v->root->seq.at[0];
+}
+
 /*
  * Values are made when it is the object's turn, one object's at a time: a byte of pickle may take a
  * hundred of memory.
@@ -284,6 +292,8 @@ static int parse_turn(struct batch *b, struct turn *t, struct sf_object_value *v
 	int r = o->inlined ? parse_inlined(b->r, o->inlined, v, &why) : parse_item(&it, v, &why);
 	if (r >= 0)
 		r = take_member(o, v, &why);
+	if (r >= 0)
+		take_from_list(o, v);
 	if (r < 0 && b->charge->refused > limit) {
 		/* it is the object's own fault: there never will be more */
 		r = sf_fail(&why, -E2BIG,

@@ -11,6 +11,8 @@
 struct sf_object_value {
 	struct sf_arena arena;
 	struct sf_pv *root;
+	/* what is stored: root, unless the object is what a list of one holds (sf_object.in_list) */
+	struct sf_pv *stored;
 	bool raw; /* no torch archive: root is the item's bytes (an io.BytesIO saved as such) */
 	/* sorted by key; their places are bytes inside the item: for sf_parts_object */
 	const struct sf_torch_record *storage;

@@ -67,6 +67,7 @@ static int object(struct sf_ckpt_builder *b, const char *name, uint32_t place, s
 	TRY(sf_ckpt_builder_object(b, name, strlen(name), &o, err));
 	sf_ckpt_builder_set_object(b, o, place, 10, 10);
 	TRY(sf_ckpt_builder_set_member(b, o, "inner", 5));
+	sf_ckpt_builder_set_in_list(b, o);
 	return sf_ckpt_builder_set_subclass(b, o, "lib.Packed", SF_FLOAT32, shape, 1);
 }
 

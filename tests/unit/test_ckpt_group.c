@@ -147,6 +147,27 @@ START_TEST(a_format_may_name_groups_itself)
 END_TEST
 
 /* One with the whole names of its keys is none without a name. */
+/* A container that is all there is beside the checkpoint, with what is called an optimizer in it. */
+START_TEST(what_lies_beside_a_checkpoint_makes_no_root)
+{
+	static const char *const spec[] = { "-T w", NULL };
+	const struct sf_path_elem path[3] = { { "common", 6, 0 },
+		                              { "optimizer", 9, 0 },
+		                              { "scale", 5, 0 } };
+	static const char key[] = "common.optimizer.scale";
+	const uint64_t one = 1;
+	struct sf_ckpt_builder *b = build(spec);
+	uint32_t id;
+
+	sf_ckpt_builder_beside(b);
+	ck_assert_int_eq(sf_ckpt_builder_group(b, "w", 1, "model", SF_ROLE_MODEL, 0, &err), 0);
+	ck_assert_int_eq(
+		sf_ckpt_builder_tensor(b, key, strlen(key), SF_FLOAT32, &one, 1, &id, &err), 0);
+	ck_assert_int_eq(sf_ckpt_builder_path(b, key, strlen(key), path, 3, &err), 0);
+	check_groups(b, "model:M:0:1:0:4 common:-:1:1:0:4");
+}
+END_TEST
+
 START_TEST(a_named_group_that_strips_nothing_may_be_the_model)
 {
 	const char *const first[] = { "T a", "T w", NULL }, *const last[] = { "T w", "T a", NULL };
@@ -189,6 +210,7 @@ int main(void)
 	tcase_set_timeout(tc, 30);
 	tcase_add_loop_test(tc, paths_give_the_groups_of_the_design, 0, SF_ARRAY_LEN(cases));
 	tcase_add_test(tc, a_format_may_name_groups_itself);
+	tcase_add_test(tc, what_lies_beside_a_checkpoint_makes_no_root);
 	tcase_add_loop_test(tc, a_named_group_that_strips_nothing_may_be_the_model, 0, 2);
 	tcase_add_test(tc, a_hundred_thousand_groups_are_told_apart);
 	suite_add_tcase(s, tc);

@@ -94,6 +94,12 @@ static int number_storage(void *arg, const char *key, size_t len, uint64_t *ret,
 	return 0;
 }
 
+/* A file of its own has the object's value, one of several keys what is stored. */
+static struct sf_pv *value_of(const struct sf_pt *pt, const struct sf_object_value *v)
+{
+	return pt->sel.bare ? v->root : v->stored;
+}
+
 /* @v's pickle code behind what is there already. */
 static int put_object(struct embed *em, struct sf_object_value *v, struct sf_error *err)
 {
@@ -116,7 +122,7 @@ static int put_object(struct embed *em, struct sf_object_value *v, struct sf_err
 	w.storage_arg = em;
 	if (v->raw) /* dcp stores an io.BytesIO's content as it is */
 		sf_buf_str(out, "c_io\nBytesIO\n");
-	r = sf_pw_value(&w, v->root, err);
+	r = sf_pw_value(&w, value_of(em->pt, v), err);
 	if (v->raw)
 		sf_buf_str(out, "\x85R");
 	sf_pickle_writer_release(&w);
@@ -157,7 +163,7 @@ static int embed(void *arg, uint32_t object, struct sf_object_value *v, struct s
 	if (!l)
 		return sf_fail(err, r, "numbering storages");
 	if (!pt->sel.bare && pt->c->opt->objects == SF_OBJECTS_PLAIN &&
-	    (v->raw || sf_pv_weights_only(v->root, &v->arena)))
+	    (v->raw || sf_pv_weights_only(value_of(pt, v), &v->arena)))
 		return 0;
 	size_t len = em->out->len, nstorage = em->storage.n, ninner = em->inner.n;
 	em->object = object;
