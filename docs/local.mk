@@ -14,4 +14,5 @@ dist_docs_DATA = \
 docsformatsdir = $(docdir)/docs/formats
 dist_docsformats_DATA = \
 	%D%/formats/dcp.md \
+	%D%/formats/megatron.md \
 	%D%/formats/unread.md

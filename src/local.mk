@@ -152,6 +152,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/torch_zip.c \
 	%D%/parse/value_walk.c \
 	%D%/parse/weights_only.c \
+	%D%/parse/zarr.c \
 	%D%/parse/zip_read.c \
 	%D%/parse/zip_write.c
 if HAVE_ZSTD
@@ -180,6 +181,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_classes.c \
 	%D%/format/dcp/dcp_composite.c \
 	%D%/format/dcp/dcp_dir.c \
+	%D%/format/dcp/dcp_flat.c \
 	%D%/format/dcp/dcp_join.c \
 	%D%/format/dcp/dcp_lightning.c \
 	%D%/format/dcp/dcp_lower.c \
@@ -195,6 +197,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_scan_class.c \
 	%D%/format/dcp/dcp_scan_input.c \
 	%D%/format/dcp/dcp_scan_items.c \
+	%D%/format/dcp/dcp_scan_mcore.c \
 	%D%/format/dcp/dcp_scan_memo.c \
 	%D%/format/dcp/dcp_scan_step.c \
 	%D%/format/dcp/dcp_subclass.c \
@@ -203,6 +206,12 @@ SF_SOURCES_FORMAT = \
 	%D%/format/format.c \
 	%D%/format/format_dir.c \
 	%D%/format/format_unread.c \
+	%D%/format/megatron/format_megatron.c \
+	%D%/format/megatron/megatron_common.c \
+	%D%/format/megatron/megatron_dist.c \
+	%D%/format/megatron/megatron_find.c \
+	%D%/format/megatron/megatron_keys.c \
+	%D%/format/megatron/megatron_zarr.c \
 	%D%/format/run_dir.c \
 	%D%/format/safetensors/format_safetensors.c \
 	%D%/format/safetensors/safetensors_files.c \

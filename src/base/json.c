@@ -143,6 +143,34 @@ static int get(const struct cJSON *obj, const char *name, const struct cJSON **r
 	return 0;
 }
 
+const struct cJSON *sf_json_get(const struct cJSON *obj, const char *name)
+{
+	const struct cJSON *item;
+
+	return get(obj, name, &item, NULL) < 0 ? NULL : item;
+}
+
+bool sf_json_is_null(const struct cJSON *item)
+{
+	return cJSON_IsNull(item);
+}
+
+bool sf_json_is_bool(const struct cJSON *item, bool *ret)
+{
+	if (!cJSON_IsBool(item))
+		return false;
+	*ret = cJSON_IsTrue(item);
+	return true;
+}
+
+bool sf_json_is_number(const struct cJSON *item, double *ret)
+{
+	if (!cJSON_IsNumber(item))
+		return false;
+	*ret = item->valuedouble;
+	return true;
+}
+
 int sf_json_get_str(const struct cJSON *obj, const char *name, const char **ret,
                     struct sf_error *err)
 {

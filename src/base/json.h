@@ -39,5 +39,11 @@ int sf_json_get_u64s(const struct cJSON *obj, const char *name, uint64_t *ret, s
 const struct cJSON *sf_json_next(const struct cJSON *parent, const struct cJSON *prev);
 const char *sf_json_name(const struct cJSON *item);
 const char *sf_json_str(const struct cJSON *item); /* NULL when it is no string */
+/* The member, whatever it is; NULL: @obj has none, or is no object. */
+const struct cJSON *sf_json_get(const struct cJSON *obj, const char *name);
+/* What it is; the values only when it is that. */
+bool sf_json_is_null(const struct cJSON *item);
+bool sf_json_is_bool(const struct cJSON *item, bool *ret);
+bool sf_json_is_number(const struct cJSON *item, double *ret);
 
 #endif

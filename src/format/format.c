@@ -14,7 +14,8 @@
 #include "format/run_dir.h"
 #include "store/source.h"
 
-static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_safetensors };
+static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_megatron,
+	                                           &sf_format_safetensors };
 
 const struct sf_format *sf_format_at(size_t i)
 {
@@ -94,16 +95,6 @@ static int refuse(const struct sf_store *store, const struct sf_unread *u, struc
 {
 	return sf_fail(err, -ENOTSUP, "'%s': %s (%s): not supported by this version%s",
 	               store->source, u->what, u->file, u->hint ? u->hint : "");
-}
-
-/* What lies in the files of a format that is read, but is more than they say. */
-static int refuse_more(struct sf_store *store, const struct listing *l, const char *name,
-                       struct sf_error *err)
-{
-	struct sf_unread u;
-
-	sf_unread_more(store, l->files.at, l->files.n, name, &u);
-	return u.format ? refuse(store, &u, err) : 0;
 }
 
 /* A file that makes a checkpoint, but is none: a fifo, say. */
@@ -398,8 +389,6 @@ static int look(struct sf_store *store, const char *name, bool step, struct list
 	}
 	if (r >= 0 && !*ret && !step)
 		r = check_below(store, name, l, err);
-	if (r >= 0)
-		r = refuse_more(store, l, name, err);
 	return r >= 0 && !*ret ? unknown(store, l, name, err) : r;
 }
 

@@ -40,6 +40,7 @@ struct sf_format {
 const struct sf_format *sf_format_at(size_t i);
 
 extern const struct sf_format sf_format_dcp;
+extern const struct sf_format sf_format_megatron;
 /* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF
  * directories */
 extern const struct sf_format sf_format_safetensors;

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/json.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "format/format_dir.h"
@@ -13,7 +12,6 @@
 #include "format/torch_file.h"
 #include "store/source.h"
 
-#define JSON_MAX (UINT64_C(64) << 10)   /* bytes of a metadata.json: Megatron's has 100 */
 #define PICKLE_MAX (UINT64_C(64) << 20) /* of a data.pkl that is looked into for a name */
 #define NAMES_SHOWN 4
 
@@ -23,7 +21,6 @@ static const struct {
 } by_name[] = {
 	{ "megatron", "*mp_rank_[0-9]*/model_optim_rng.pt",
 	  "Megatron-LM legacy (torch) checkpoint" },
-	{ "megatron", "*/.zarray", "Megatron zarr checkpoint" },
 	{ "rank-files", "*model_world_size_[0-9]*_rank_[0-9]*.pt",
 	  "FSDP checkpoint of one file per rank" },
 	{ "rank-files", "*pytorch_model_fsdp_*_rank[0-9]*.bin",
@@ -133,63 +130,11 @@ static void find_deepspeed(struct sf_store *store, const struct sf_objinfo *file
 	ret->file = file;
 }
 
-/* What metadata.json calls its backend: NULL none, or another's file. */
-static const char *backend(struct sf_store *store, const struct sf_objinfo *file)
-{
-	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
-	struct sf_json *json = NULL;
-	SF_FREE uint8_t *text = NULL;
-	const char *ret = NULL, *name;
-	uint64_t len;
-
-	if (file->size > JSON_MAX || store->ops->open(store, file->name, file, &src, NULL) < 0 ||
-	    sf_source_read_all(src, JSON_MAX, SF_FETCH_METADATA, &text, &len, NULL) < 0 ||
-	    sf_json_parse((const char *)text, (size_t)len, &json, NULL) < 0)
-		return NULL;
-	if (sf_json_get_str(sf_json_root(json), "sharded_backend", &name, NULL) >= 0)
-		ret = strcmp(name, "zarr") == 0 ? "zarr" : "torch_dist";
-	sf_json_free(json);
-	return ret;
-}
-
-void sf_unread_megatron(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                        struct sf_unread *ret)
-{
-	*ret = (struct sf_unread){ 0 };
-	for (size_t i = 0; i < n; i++) {
-		const char *slash = strchr(files[i].name, '/'), *name;
-		if (strcmp(slash ? slash + 1 : files[i].name, "metadata.json") != 0)
-			continue;
-		name = backend(store, &files[i]);
-		if (!name)
-			continue;
-		ret->format = "megatron";
-		ret->file = files[i].name;
-		snprintf(ret->what, sizeof(ret->what), "Megatron %s checkpoint", name);
-		if (strcmp(name, "torch_dist") == 0)
-			ret->hint = "; --source-format dcp shows its tensors as they are stored";
-		return;
-	}
-}
-
-/*
- * Megatron's torch_dist lies in DCP's files: its optimizer's tensors may be flattened, its roles are
- * its own, part of its state may be in common.pt.
- */
-void sf_unread_more(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                    const char *name, struct sf_unread *ret)
-{
-	*ret = (struct sf_unread){ 0 };
-	if (!name || strcmp(name, "megatron") == 0)
-		sf_unread_megatron(store, files, n, ret);
-}
-
 void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     struct sf_unread *ret)
 {
-	sf_unread_megatron(store, files, n, ret);
-	if (!ret->format)
-		find_deepspeed(store, files, n, ret);
+	*ret = (struct sf_unread){ 0 };
+	find_deepspeed(store, files, n, ret);
 	for (size_t i = 0; i < SF_ARRAY_LEN(by_name) && !ret->format; i++) {
 		const char *file = first_match(files, n, by_name[i].pattern);
 		if (file)
@@ -198,7 +143,7 @@ void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size
 }
 
 const char sf_unread_names[] =
-	"megatron, olmo-core and composer where they are DCP; deepspeed, rank-files and torch are "
+	"olmo-core and composer where they are DCP; deepspeed, rank-files and torch are "
 	"not supported by this version";
 
 int sf_unread_format(const char *name)
@@ -206,8 +151,11 @@ int sf_unread_format(const char *name)
 	static const struct {
 		const char *name;
 		int dcp;
-	} known[] = { { "megatron", 2 },  { "olmo-core", 2 },  { "composer", 2 },
-		      { "deepspeed", 1 }, { "rank-files", 1 }, { "torch", 1 } };
+	} known[] = { { "olmo-core", 2 },
+		      { "composer", 2 },
+		      { "deepspeed", 1 },
+		      { "rank-files", 1 },
+		      { "torch", 1 } };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
 		if (strcmp(known[i].name, name) == 0)

@@ -24,21 +24,6 @@ struct sf_unread {
 void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     struct sf_unread *ret);
 /*
- * sf_unread_more - does it lie in the files of a format that is read, but is more than they say? Shown as
- * that format it would be wrong, and nobody would know: so that is for who asks for it, by another
- * @name than its own. NULL: nobody named a format.
- */
-void sf_unread_more(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                    const char *name, struct sf_unread *ret);
-/*
- * sf_unread_megatron - Megatron's own distributed checkpoints, whose metadata.json says so:
- * "torch_dist" is DCP with rules of its own, "zarr" is not. Below a directory of the listing too
- * (NeMo's weights/).
- */
-void sf_unread_megatron(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                        struct sf_unread *ret);
-
-/*
  * Words of --source-format beside those of formats that are read. 0: none; 1: never read; 2: read
  * where its checkpoints are plain DCP.
  */

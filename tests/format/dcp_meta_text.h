@@ -37,7 +37,10 @@ static inline void dcp_meta_text(const struct dcp_meta *m, struct sf_buf *out)
 			sf_buf_printf(out, " %s [", sf_dtype_info((enum sf_dtype)t->dtype)->torch);
 			for (unsigned k = 0; k < t->ndim; k++)
 				sf_buf_printf(out, " %" PRIu64, m->dims.at[t->shape0 + k]);
-			sf_buf_str(out, " ]\n");
+			sf_buf_str(out, t->flat ? " ] of [" : " ]");
+			for (unsigned k = 0; t->flat && k < t->flat_ndim; k++)
+				sf_buf_printf(out, " %" PRIu64, m->dims.at[t->flat_shape0 + k]);
+			sf_buf_str(out, t->flat ? " ]\n" : "\n");
 			for (uint32_t c = 0; c < t->nchunks; c++) {
 				const struct dcp_run *run;
 				uint32_t at = dcp_meta_chunk_at(m, t, c, &run);
@@ -77,6 +80,8 @@ static inline void dcp_facts_text(const struct dcp_meta *m, struct sf_buf *out)
 	              m->facts.has_storage_meta, m->facts.has_modules, m->facts.props_in_checkpoint,
 	              m->facts.shard_package, m->facts.olmo,
 	              m->facts.version == DCP_NONE ? "-" : m->str.at[m->facts.version].at);
+	if (m->facts.mcore_class || m->facts.mcore_data)
+		sf_buf_printf(out, "mcore %d %d\n", m->facts.mcore_class, m->facts.mcore_data);
 }
 
 #endif

@@ -28,13 +28,6 @@ static const struct {
 	{ { F("mp_rank_00/model_optim_rng.pt"), F("mp_rank_00/distrib_optim.pt") },
 	  "Megatron-LM legacy (torch) checkpoint (mp_rank_00/model_optim_rng.pt)" },
 	{ { F("mp_rank_01_003/model_optim_rng.pt") }, "Megatron-LM legacy (torch) checkpoint (" },
-	{ { F("common.pt"), F("decoder.weight/.zarray"), F("decoder.weight/0.0") },
-	  "Megatron zarr checkpoint (decoder.weight/.zarray)" },
-	{ { F("common.pt"),
-	    { "metadata.json", "{\"sharded_backend\": \"zarr\", \"sharded_backend_version\": 1}",
-	      57 },
-	    F("decoder.weight/0.0") },
-	  "Megatron zarr checkpoint (metadata.json)" },
 	{ { F("fsdp_config.json"), F("model_world_size_2_rank_0.pt"),
 	    F("model_world_size_2_rank_1.pt"), F("optim_world_size_2_rank_0.pt") },
 	  "FSDP checkpoint of one file per rank (model_world_size_2_rank_0.pt)" },
@@ -97,46 +90,6 @@ START_TEST(the_stage_of_zero_is_in_the_message)
 }
 END_TEST
 
-START_TEST(megatrons_torch_dist_is_no_plain_dcp)
-{
-	const struct sf_load_options forced = { .source_format = "dcp" },
-				     named = { .source_format = "megatron" },
-				     complete = { .source_format = "dcp", .complete = true };
-	const char *dir = "unread/megatron-0.18.0-nocommon";
-	struct sf_ckpt *ckpt;
-	char msg[SF_ERROR_MAX];
-
-	ck_assert_int_eq(load_data(dir, NULL, &ckpt, msg), -ENOTSUP);
-	ck_assert_msg(strstr(msg, "Megatron torch_dist checkpoint (metadata.json)") != NULL, "%s",
-	              msg);
-	ck_assert_msg(strstr(msg, "--source-format dcp") != NULL, "%s", msg);
-	ck_assert_int_eq(load_data(dir, &named, &ckpt, msg), -ENOTSUP);
-	ck_assert_int_eq(load_data(dir, &forced, &ckpt, msg), 0);
-	ck_assert_ptr_nonnull(load_warning(ckpt, "plain-reading", "common.pt is not read"));
-	sf_ckpt_free(ckpt);
-	ck_assert_msg(load_data(dir, &complete, &ckpt, msg) == 0, "%s", msg); /* all is whole */
-	sf_ckpt_free(ckpt);
-}
-END_TEST
-
-/* NeMo keeps it in weights/, which is a child of a composite. */
-START_TEST(megatron_below_a_directory_is_refused_too)
-{
-	static const char json[] = "{\"sharded_backend\": \"torch_dist\"}";
-	const struct sf_mem_object files[] = { F("context/io.json"),
-		                               F("weights/.metadata"),
-		                               F("weights/__0_0.distcp"),
-		                               { "weights/metadata.json", json,
-		                                 sizeof(json) - 1 } };
-	struct sf_ckpt *ckpt;
-	char msg[SF_ERROR_MAX];
-
-	ck_assert_int_eq(load_mem(files, SF_ARRAY_LEN(files), NULL, &ckpt, msg), -ENOTSUP);
-	ck_assert_msg(strstr(msg, "torch_dist checkpoint (weights/metadata.json)") != NULL, "%s",
-	              msg);
-}
-END_TEST
-
 START_TEST(a_format_can_be_asked_for_by_its_name)
 {
 	static const struct {
@@ -175,8 +128,6 @@ int main(void)
 	tcase_add_loop_test(tc, a_known_format_is_named_with_a_file_of_it, 0,
 	                    SF_ARRAY_LEN(listings));
 	tcase_add_test(tc, the_stage_of_zero_is_in_the_message);
-	tcase_add_test(tc, megatrons_torch_dist_is_no_plain_dcp);
-	tcase_add_test(tc, megatron_below_a_directory_is_refused_too);
 	tcase_add_test(tc, a_format_can_be_asked_for_by_its_name);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);

@@ -60,14 +60,11 @@ def test_files_beside():
 
 def test_refused():
     base = os.path.join(DATA, "unread")
-    for name, words in {"deepspeed-z2f": "DeepSpeed ZeRO-2 checkpoint", "deepspeed-z1ba": "DeepSpeed ZeRO-1", "deepspeed-z3f": "DeepSpeed ZeRO-3",
-                        "megatron-0.18.0-nocommon": "Megatron torch_dist"}.items():
+    for name, words in {"deepspeed-z2f": "DeepSpeed ZeRO-2 checkpoint", "deepspeed-z1ba": "DeepSpeed ZeRO-1", "deepspeed-z3f": "DeepSpeed ZeRO-3"}.items():
         r = run("info", f"{base}/{name}")
         check(f"{name} is named", r.returncode == 1 and words in r.stderr and "not supported by this version" in r.stderr, r.stderr)
     r = run("info", f"{base}/deepspeed-z2f/global_step2/mp_rank_00_model_states.pt")
     check("a single file is named", r.returncode == 1 and "single .pt file" in r.stderr, r.stderr)
-    r = run("info", f"{base}/megatron-0.18.0-nocommon", "--source-format", "dcp")
-    check("torch_dist as plain DCP", r.returncode == 0 and "common.pt" in r.stdout, r.stdout + r.stderr)
     r = run("info", base, "--source-format", "zip")
     check("an unknown word", r.returncode != 0 and "unknown source format" in r.stderr, r.stderr)
 

@@ -7,6 +7,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "format/dcp/dcp_flat.h"
 #include "format/dcp/dcp_lower_priv.h"
 
 /* Bytes of names of a subclass's shards, each of which repeats its key's: so many, and for a shard
@@ -59,6 +60,7 @@ struct lowered {
 	uint32_t unsafe; /* a chunk whose item lies under a refused name */
 	bool told;       /* of one that is not inside the tensor */
 	bool in_blob;
+	const struct dcp_flat *flat; /* NULL: chunks are boxes */
 };
 
 /* Chunk s->taken - 1 has an item, of @payload bytes. */
@@ -89,6 +91,19 @@ static int lower_item(struct dcp_lowering *l, struct lowered *s, const struct dc
 	return r;
 }
 
+/* The builder's box. */
+static int add_box(struct dcp_lowering *l, const struct lowered *s, const struct dcp_lower_box *box)
+{
+	uint64_t origin[SF_DIMS_MAX], off, len;
+	int r;
+
+	if (!s->flat)
+		return sf_ckpt_builder_chunk(l->b, box->origin, box->extent, l->err);
+	dcp_flat_chunk(s->flat, box->origin, box->extent, origin, &off, &len);
+	r = sf_ckpt_builder_chunk(l->b, origin, s->flat->block, l->err);
+	return r < 0 ? r : sf_ckpt_builder_part(l->b, off, len, l->err);
+}
+
 static int lower_chunk(struct dcp_lowering *l, struct lowered *s, const struct dcp_tensor *t,
                        const struct dcp_run *run, uint32_t i)
 {
@@ -105,21 +120,56 @@ static int lower_chunk(struct dcp_lowering *l, struct lowered *s, const struct d
 				      l->b, (const char *)l->name.at, "chunk-outside",
 				      "chunk %u extends beyond the tensor: it is not read", s->n);
 	}
+	if (s->flat && box.extent[s->flat->ndim] == 0) /* a rank that had nothing of it */
+		return 0;
 	s->taken++;
-	r = sf_ckpt_builder_chunk(l->b, box.origin, box.extent, l->err);
+	r = add_box(l, s, &box);
 	if (r < 0 || item->place == DCP_NONE || !box.fits)
 		return r;
 	return lower_item(l, s, item, box.payload);
 }
 
+static const uint64_t *dims_at(const struct dcp_meta *m, uint64_t at, unsigned n)
+{
+	return n ? m->dims.at + at : NULL;
+}
+
+/* One that is stored flattened has the shape it had, where chunks and shape agree. */
+static int begin_tensor(struct dcp_lowering *l, const struct dcp_tensor *t, struct dcp_flat *flat,
+                        struct lowered *s)
+{
+	const char *name = (const char *)l->name.at;
+	const struct dcp_meta *m = l->m;
+	int r = 0;
+
+	if (m->unflatten && t->flat) {
+		dcp_flat_init(m, t, flat);
+		if (flat->fits) {
+			s->flat = flat;
+			return sf_ckpt_builder_tensor(l->b, name, l->name.len,
+			                              (enum sf_dtype)t->dtype,
+			                              dims_at(m, t->flat_shape0, flat->ndim),
+			                              flat->ndim, &s->index, l->err);
+		}
+		r = sf_ckpt_builder_warn(l->b, name, "flattened-shape",
+		                         "its chunks of %u dimensions do not make up the shape "
+		                         "of %u that mcore_data gives it: it has the shape it is "
+		                         "stored in",
+		                         t->ndim, flat->ndim);
+	}
+	return r < 0 ? r
+	             : sf_ckpt_builder_tensor(l->b, name, l->name.len, (enum sf_dtype)t->dtype,
+	                                      dims_at(m, t->shape0, t->ndim), t->ndim, &s->index,
+	                                      l->err);
+}
+
 static int lower_tensor(struct dcp_lowering *l, const struct dcp_tensor *t)
 {
 	const struct dcp_meta *m = l->m;
-	const uint64_t *shape = t->ndim ? m->dims.at + t->shape0 : NULL;
 	const size_t front = l->src->prefix ? strlen(l->src->prefix) + 1 : 0;
 	struct lowered s = { .last_place = SF_NONE, .unsafe = SF_NONE };
-	int r = sf_ckpt_builder_tensor(l->b, (const char *)l->name.at, l->name.len,
-	                               (enum sf_dtype)t->dtype, shape, t->ndim, &s.index, l->err);
+	struct dcp_flat flat;
+	int r = begin_tensor(l, t, &flat, &s);
 
 	for (uint32_t k = 0; r >= 0 && k < t->nruns; k++) {
 		const struct dcp_run *run = &m->run.at[t->run0 + k];

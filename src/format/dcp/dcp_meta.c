@@ -89,6 +89,26 @@ int dcp_meta_place(struct dcp_meta *m, uint32_t path, uint32_t transform, uint32
 	return 0;
 }
 
+int dcp_meta_flat(struct dcp_meta *m, uint32_t name, const uint64_t *shape, unsigned ndim)
+{
+	const uint32_t tensor = m->str.at[name].tensor;
+	struct dcp_tensor *t;
+
+	if (tensor >= m->tensor.n)
+		return 1;
+	t = &m->tensor.at[tensor];
+	if (t->flat)
+		return -EEXIST;
+	if (dcp_u64s_reserve(&m->dims, m->dims.n + ndim) < 0)
+		return -ENOMEM;
+	t->flat = true;
+	t->flat_ndim = (uint8_t)ndim;
+	t->flat_shape0 = m->dims.n;
+	for (unsigned k = 0; k < ndim; k++)
+		m->dims.at[m->dims.n++] = shape[k];
+	return 0;
+}
+
 /*
  * name[@domain][/version], outermost first; only stream.zstd of major version 1 is undone, alone or
  * several in a row. Others are kept as one text. Source: pytorch/pytorch

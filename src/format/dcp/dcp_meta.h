@@ -77,6 +77,10 @@ struct dcp_tensor {
 	                   nothing says it */
 	uint8_t dtype, ndim;
 	bool taken; /* is a value of state_dict_metadata */
+	/* stored as Megatron flattens tensors: the shape it had, at dims[flat_shape0] */
+	bool flat;
+	uint8_t flat_ndim;
+	uint64_t flat_shape0;
 };
 
 /* A key of state_dict_metadata, in its order. */
@@ -132,6 +136,8 @@ struct dcp_facts {
 	                             torch.distributed.checkpoint.metadata: 2.3 */
 	bool shard_package;       /* torch.distributed._shard.checkpoint: 1.13 */
 	bool olmo;                /* olmo_core's _StorageInfo */
+	bool mcore_class;         /* the root is Megatron's MCoreMetadata: 0.15 */
+	bool mcore_data;          /* it has that attribute: Megatron 0.8 to 0.15 */
 	uint64_t passed_over;     /* chunks and items that the scanner took without opcodes */
 };
 
@@ -155,6 +161,9 @@ struct dcp_meta {
 	uint64_t room;  /* bytes of the file being read; 0: none is */
 	uint64_t stray; /* entries of storage_data that belong to no chunk and no key */
 	bool no_paths;  /* planner_data is None or absent */
+	/* the caller's, before dcp_lower: tensors that are stored flattened are shown as they were
+	 * (dcp_flat.h) */
+	bool unflatten;
 };
 
 void dcp_meta_release(struct dcp_meta *m);
@@ -181,6 +190,9 @@ int dcp_meta_chunk(struct dcp_meta *m, const uint64_t *origin, const uint64_t *e
  * unknown. */
 int dcp_meta_item(struct dcp_meta *m, uint32_t name, const uint64_t *origin, unsigned ndim,
                   uint32_t hint, struct dcp_item item);
+/* The tensor @name had this shape before it was flattened; 1: there is none. -ENOMEM; -EEXIST it was
+ * said before. */
+int dcp_meta_flat(struct dcp_meta *m, uint32_t name, const uint64_t *shape, unsigned ndim);
 /* The number in a descriptor list as dcp_place.transform: texts joined by ','. */
 uint32_t
 dcp_transform_of(const char *joined,

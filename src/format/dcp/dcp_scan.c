@@ -51,13 +51,27 @@ static void reserve_columns(struct dcp_scan *s)
 
 static int run(struct dcp_scan *s)
 {
-	static const char *const words[W_NWORDS] = {
-		"offsets",      "sizes",         "fqn",          "index",
-		"offset",       "relative_path", "length",       "transform_descriptors",
-		"properties",   "size",          "chunks",       "state_dict_metadata",
-		"planner_data", "storage_data",  "storage_meta", "version",
-		"modules",      "dtype"
-	};
+	static const char *const words[W_NWORDS] = { "offsets",
+		                                     "sizes",
+		                                     "fqn",
+		                                     "index",
+		                                     "offset",
+		                                     "relative_path",
+		                                     "length",
+		                                     "transform_descriptors",
+		                                     "properties",
+		                                     "size",
+		                                     "chunks",
+		                                     "state_dict_metadata",
+		                                     "planner_data",
+		                                     "storage_data",
+		                                     "storage_meta",
+		                                     "version",
+		                                     "modules",
+		                                     "dtype",
+		                                     "mcore_data",
+		                                     "nd_reformulated_orig_global_shape",
+		                                     "all_local_plans" };
 	uint32_t str;
 	int r;
 
@@ -75,7 +89,11 @@ static int run(struct dcp_scan *s)
 	reserve_columns(s);
 	s->op = s->p = s->end = s->soft = s->buf;
 	r = dcp_scan_steps(s);
-	return r == 0 ? dcp_scan_root(s) : r;
+	if (r == DCP_ENOUGH)
+		r = dcp_scan_enough(s);
+	if (r == 0)
+		r = dcp_scan_root(s);
+	return r == 0 ? dcp_scan_megatron(s) : r;
 }
 
 static void release(struct dcp_scan *s)

@@ -39,7 +39,7 @@ static void cont_spend(struct dcp_scan *s, dcp_value v)
 	*k = (struct dcp_cont){ .spent = true };
 }
 
-static dcp_value dict_get(const struct dcp_scan *s, dcp_value dict, uint32_t word)
+dcp_value dcp_scan_dict_get(const struct dcp_scan *s, dcp_value dict, uint32_t word)
 {
 	const struct dcp_cont *c;
 	dcp_value found = V_ABSENT;
@@ -110,7 +110,7 @@ static int props_dtype(const struct dcp_scan *s, dcp_value v)
 	if (dcp_tag(v) == V_TUPLE && s->word.at[dcp_num(v)] > 0)
 		d = s->word.at[dcp_num(v) + 1];
 	else
-		d = dict_get(s, v, W_DTYPE);
+		d = dcp_scan_dict_get(s, v, W_DTYPE);
 	if (dcp_tag(d) != V_GLOBAL || s->global.at[dcp_num(d)].cls != C_DTYPE)
 		return SF_DTYPE_NONE;
 	return s->global.at[dcp_num(d)].dtype;
@@ -378,7 +378,7 @@ int dcp_scan_append_items(struct dcp_scan *s, uint32_t from, uint32_t target, bo
 
 static dcp_value root_get(const struct dcp_scan *s, dcp_value state, uint32_t word)
 {
-	return dcp_made(s, dict_get(s, state, word));
+	return dcp_made(s, dcp_scan_dict_get(s, state, word));
 }
 
 static int take_keys(struct dcp_scan *s, dcp_value dict)
@@ -495,8 +495,8 @@ int dcp_scan_root(struct dcp_scan *s)
 	v = root_get(s, state, W_STORAGE_META);
 	if (dcp_tag(v) == V_OBJ) {
 		s->m->facts.has_storage_meta = true;
-		s->m->facts.has_modules =
-			dcp_tag(dict_get(s, s->obj.at[dcp_num(v)].state, W_MODULES)) == V_LIST;
+		s->m->facts.has_modules = dcp_tag(dcp_scan_dict_get(s, s->obj.at[dcp_num(v)].state,
+		                                                    W_MODULES)) == V_LIST;
 	}
 	return 0;
 }

@@ -77,6 +77,9 @@ enum dcp_word {
 	W_VERSION,
 	W_MODULES,
 	W_DTYPE,
+	W_MCORE_DATA,
+	W_FLAT_SHAPE,
+	W_ALL_LOCAL_PLANS,
 	W_NWORDS
 };
 
@@ -201,6 +204,7 @@ struct dcp_scan {
 
 #define DCP_UNKNOWN 1 /* fine maybe, but not for the scanner */
 #define DCP_AGAIN 2   /* something fetched what was passed over: scan again without runs */
+#define DCP_ENOUGH 3  /* what follows is not needed: dcp_scan_enough() */
 
 #define DCP_WINDOW (1u << 20)
 #define DCP_SOFT 8192 /* bytes one recognised record may take */
@@ -250,5 +254,13 @@ int dcp_scan_build(struct dcp_scan *s);
 int dcp_scan_set_items(struct dcp_scan *s, uint32_t from, uint32_t target);
 int dcp_scan_append_items(struct dcp_scan *s, uint32_t from, uint32_t target, bool adds);
 int dcp_scan_root(struct dcp_scan *s); /* STOP: the one value left is the Metadata */
+/* What a dict of attributes has under a word; V_ABSENT: nothing, or it is none. */
+dcp_value dcp_scan_dict_get(const struct dcp_scan *s, dcp_value dict, uint32_t word);
+/* After dcp_scan_root: what only Megatron's Metadata has. */
+int dcp_scan_megatron(struct dcp_scan *s);
+/* The key that was pushed last stands in the root's state and nothing behind it is looked at: ends
+ * the pickle there. Looks whether its file ends as a pickle does. */
+bool dcp_scan_is_enough(const struct dcp_scan *s);
+int dcp_scan_enough(struct dcp_scan *s);
 
 #endif

@@ -46,7 +46,8 @@ static int push_string(struct dcp_scan *s, size_t len)
 	if (r < 0)
 		return dcp_scan_no_memory(s);
 	s->p += len;
-	return dcp_scan_push(s, dcp_v(V_STR, str));
+	r = dcp_scan_push(s, dcp_v(V_STR, str));
+	return r == 0 && str == W_ALL_LOCAL_PLANS && dcp_scan_is_enough(s) ? DCP_ENOUGH : r;
 }
 
 /* GLOBAL: two lines. */

@@ -374,6 +374,34 @@ static int take_items(struct values *x, const struct sf_pv *v)
 	return 0;
 }
 
+/* Megatron's: see dcp_scan_build.c. */
+static int take_flat(struct values *x, const struct sf_pv *v)
+{
+	const struct sf_pv *dict = v ? dict_of(v) : NULL;
+	uint64_t shape[SF_DIMS_MAX];
+	uint32_t name;
+	int n, r = 0;
+
+	if (!dict) /* another's attribute of that name, if there is one */
+		return 0;
+	x->m->facts.mcore_data = true;
+	for (size_t i = 0; i + 1 < dict->seq.n && r >= 0; i += 2) {
+		const struct sf_pv *k = dict->seq.at[i], *of = dict_of(dict->seq.at[i + 1]);
+		const struct sf_pv *flat =
+			of ? sf_pv_get(of, "nd_reformulated_orig_global_shape") : NULL;
+		if (k->kind != SF_PV_STR || !flat)
+			continue;
+		n = coords(flat, shape);
+		if (n < 0)
+			return fail_at(x, k,
+			               "its shape in mcore_data is not one of at most 64 numbers");
+		r = str_of(x, k, &name);
+		if (r >= 0 && dcp_meta_flat(x->m, name, shape, (unsigned)n) < 0)
+			r = no_memory(x);
+	}
+	return r;
+}
+
 static int take_root(struct values *x, const struct sf_pv *root)
 {
 	const struct sf_pv *sdm = attr(root, "state_dict_metadata"), *v;
@@ -389,6 +417,9 @@ static int take_root(struct values *x, const struct sf_pv *root)
 		r = take_paths(x, attr(root, "planner_data"));
 	if (r >= 0)
 		r = take_items(x, attr(root, "storage_data"));
+	if (r >= 0)
+		r = take_flat(x, attr(root, "mcore_data"));
+	x->m->facts.mcore_class = class_named(root, "MCoreMetadata");
 	if (r < 0)
 		return r;
 	v = attr(root, "version");

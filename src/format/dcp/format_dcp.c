@@ -14,6 +14,7 @@
 #include "format/dcp/dcp_lower.h"
 #include "format/format.h"
 #include "format/format_unread.h"
+#include "format/megatron/megatron.h"
 #include "store/source.h"
 
 static int dcp_probe(struct sf_store *store, const struct sf_objinfo *files, size_t n,
@@ -30,20 +31,19 @@ static int dcp_probe(struct sf_store *store, const struct sf_objinfo *files, siz
 	return r == 2 ? 48 : r == 1 ? 40 : 0; /* 45: plain safetensors files at the top */
 }
 
-/* Asked for by name, or it would have been refused. */
+/* Asked for by name: else megatron's is the surer word. */
 static int warn_megatron(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                          struct sf_ckpt_builder *b)
 {
-	struct sf_unread u;
+	struct megatron_found found;
 
-	sf_unread_megatron(store, files, n, &u);
-	if (!u.format)
+	if (megatron_find(store, files, n, &found) < 0 || found.kind != MEGATRON_DIST)
 		return 0;
 	return sf_ckpt_builder_warn(
 		b, NULL, "plain-reading",
-		"a %s (%s) read as plain DCP: weights and optimizer are one group, flattened "
-		"tensors have the shapes they are stored in%s",
-		u.what, u.file,
+		"a Megatron torch_dist checkpoint (%s) read as plain DCP: weights and optimizer "
+		"are one group, flattened tensors have the shapes they are stored in%s",
+		found.file->name,
 		sf_format_listed(files, n, "common.pt") ? ", and common.pt is not read" : "");
 }
 
@@ -83,7 +83,6 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 	struct dcp_found found;
 	int r;
 
-	(void)opt;
 	r = sf_ckpt_builder_new("dcp", store->source, &b, err);
 	if (r >= 0)
 		r = sf_ckpt_builder_listing(b, files, n, err);
@@ -96,6 +95,8 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 		r = dcp_find_ranks(&src, b, &more, err);
 		if (r >= 0)
 			r = dcp_read_dir(&meta, store, src.files, src.nfiles, "", &found, err);
+		if (r >= 0 && !(opt && opt->source_format))
+			r = megatron_check_committed(&meta, store, err);
 		if (r >= 0)
 			r = dcp_find_files(&meta, &src, b, &more, err);
 		if (r >= 0)

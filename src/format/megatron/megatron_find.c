@@ -1,0 +1,77 @@
+#include "config.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/json.h"
+#include "base/mem.h"
+#include "format/dcp/dcp_meta.h"
+#include "format/megatron/megatron.h"
+#include "store/source.h"
+
+#define JSON_MAX (UINT64_C(64) << 10) /* bytes of a metadata.json: Megatron's has 100 */
+
+/* Where a checkpoint may stand in what was given: in it; NeMo 2's and NeMo 1's directories. */
+static const char *const dirs[] = { "", "weights/", "model_weights/" };
+
+/* What metadata.json says: MEGATRON_NONE when it is another's. */
+static enum megatron_kind kind_of(struct sf_store *store, const struct sf_objinfo *file)
+{
+	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
+	enum megatron_kind ret = MEGATRON_NONE;
+	struct sf_json *json = NULL;
+	SF_FREE uint8_t *text = NULL;
+	const char *name;
+	uint64_t len;
+
+	if (file->size > JSON_MAX || store->ops->open(store, file->name, file, &src, NULL) < 0 ||
+	    sf_source_read_all(src, JSON_MAX, SF_FETCH_METADATA, &text, &len, NULL) < 0 ||
+	    sf_json_parse((const char *)text, (size_t)len, &json, NULL) < 0)
+		return MEGATRON_NONE;
+	if (sf_json_get_str(sf_json_root(json), "sharded_backend", &name, NULL) >= 0)
+		ret = strcmp(name, "zarr") == 0 ? MEGATRON_ZARR : MEGATRON_DIST;
+	sf_json_free(json);
+	return ret;
+}
+
+static const struct sf_objinfo *file_in(const struct sf_objinfo *files, size_t n, const char *dir,
+                                        const char *name)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "%s%s", dir, name);
+	return sf_format_listed(files, n, path);
+}
+
+int megatron_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
+                  struct megatron_found *ret)
+{
+	*ret = (struct megatron_found){ .kind = MEGATRON_NONE, .dir = "" };
+	for (size_t i = 0; i < SF_ARRAY_LEN(dirs) && !ret->kind; i++) {
+		const struct sf_objinfo *json = file_in(files, n, dirs[i], "metadata.json");
+		ret->dir = dirs[i];
+		ret->file = json;
+		if (json) {
+			ret->kind = kind_of(store, json);
+			continue;
+		}
+		/* others that write .metadata have no such file beside it */
+		ret->file = file_in(files, n, dirs[i], "common.pt");
+		if (ret->file && file_in(files, n, dirs[i], ".metadata"))
+			ret->kind = MEGATRON_OPEN;
+	}
+	return 0;
+}
+
+int megatron_check_committed(const struct dcp_meta *m, const struct sf_store *store,
+                             struct sf_error *err)
+{
+	if (dcp_meta_str_find(m, MEGATRON_COMMON_KEY, strlen(MEGATRON_COMMON_KEY)) == DCP_NONE)
+		return 0;
+	return sf_fail(err, -ENOENT,
+	               "'%s': not committed: it has Megatron's common state, but no metadata.json, "
+	               "which Megatron writes last; --source-format dcp shows what is there",
+	               store->source);
+}
