@@ -125,6 +125,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/codec.c \
 	%D%/parse/dtype.c \
 	%D%/parse/dtype_cast.c \
+	%D%/parse/dtype_number.c \
 	%D%/parse/dtype_text.c \
 	%D%/parse/npy.c \
 	%D%/parse/pickle_build.c \
@@ -338,8 +339,12 @@ SF_SOURCES_TOOL = \
 	%D%/tool/copy_out.c \
 	%D%/tool/disk_room.c \
 	%D%/tool/interrupt.c \
+	%D%/tool/numbers.c \
 	%D%/tool/options.c \
+	%D%/tool/parallel.c \
 	%D%/tool/progress.c \
+	%D%/tool/stats.c \
+	%D%/tool/value_diff.c \
 	%D%/tool/warm.c \
 	%D%/tool/warm_ranges.c \
 	%D%/tool/write_check.c \
@@ -350,6 +355,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/cli.c \
 	%D%/cli/cli_error.c \
 	%D%/cli/cmd_cat.c \
+	%D%/cli/cmd_diff.c \
 	%D%/cli/cmd_doctor.c \
 	%D%/cli/cmd_drop.c \
 	%D%/cli/cmd_export.c \
@@ -357,6 +363,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_info.c \
 	%D%/cli/cmd_keys.c \
 	%D%/cli/cmd_ls.c \
+	%D%/cli/cmd_stats.c \
 	%D%/cli/cmd_verify.c \
 	%D%/cli/cmd_warm.c \
 	%D%/cli/complete.c \

@@ -77,6 +77,7 @@ TESTS_UNIT = \
 	%D%/unit/test_out_list \
 	%D%/unit/test_page_pool \
 	%D%/unit/test_pages \
+	%D%/unit/test_parallel \
 	%D%/unit/test_path \
 	%D%/unit/test_pickle_read \
 	%D%/unit/test_pickle_write \
@@ -125,6 +126,7 @@ TESTS_UNIT = \
 	%D%/unit/test_source \
 	%D%/unit/test_source_wait \
 	%D%/unit/test_source_file \
+	%D%/unit/test_stats \
 	%D%/unit/test_store_file \
 	%D%/unit/test_store_gs \
 	%D%/unit/test_table \
@@ -138,6 +140,7 @@ TESTS_UNIT = \
 	%D%/unit/test_tree_links \
 	%D%/unit/test_tree_random \
 	%D%/unit/test_value_class \
+	%D%/unit/test_value_diff \
 	%D%/unit/test_value_json \
 	%D%/unit/test_values \
 	%D%/unit/test_vfile \

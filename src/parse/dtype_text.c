@@ -7,79 +7,35 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "parse/dtype_number.h"
 #include "parse/dtype_text.h"
 
 #define EXACT_INT (INT64_C(1) << 53) /* what every JSON reader keeps exactly */
 
-/* A sign, @ebits of exponent, @mbits of mantissa and no infinity: what E4M3FN and the FNUZ kinds
- * are, which differ in bias and in which bytes are NaN. */
-static double small(uint8_t b, int ebits, int mbits, int bias)
-{
-	int e = b >> mbits & ((1 << ebits) - 1), m = b & ((1 << mbits) - 1);
-	double d = e ? ldexp((1 << mbits) + m, e - bias - mbits) : ldexp(m, 1 - bias - mbits);
-
-	return b >> (ebits + mbits) & 1 ? -d : d;
-}
-
-/* Source: pytorch/pytorch c10/util/Float8_*.h, Float4_e2m1fn_x2.h, 2.14. False: no float of one
- * number. */
+/* False: no float of one number. */
 static bool get_float(enum sf_dtype dtype, const uint8_t *p, double *ret)
 {
-	uint16_t half;
-	float f;
-
-	switch (dtype) {
-	case SF_FLOAT64:
-		memcpy(ret, p, 8);
-		return true;
-	case SF_FLOAT32:
-	case SF_FLOAT16:
-	case SF_BFLOAT16:
-		sf_dtype_cast(&f, SF_FLOAT32, p, dtype, 1);
-		*ret = (double)f;
-		return true;
-	case SF_F8_E5M2: /* the upper byte of a half */
-		half = (uint16_t)(*p << 8);
-		sf_dtype_cast(&f, SF_FLOAT32, &half, SF_FLOAT16, 1);
-		*ret = (double)f;
-		return true;
-	case SF_F8_E4M3FN:
-		*ret = (*p & 0x7f) == 0x7f ? (double)NAN : small(*p, 4, 3, 7);
-		return true;
-	case SF_F8_E4M3FNUZ:
-		*ret = *p == 0x80 ? (double)NAN : small(*p, 4, 3, 8);
-		return true;
-	case SF_F8_E5M2FNUZ:
-		*ret = *p == 0x80 ? (double)NAN : small(*p, 5, 2, 16);
-		return true;
-	case SF_F8_E8M0FNU:
-		*ret = *p == 0xff ? (double)NAN : ldexp(1, *p - 127);
-		return true;
-	default:
+	if (!sf_dtype_info(dtype)->is_float && (dtype < SF_F8_E4M3FN || dtype > SF_F8_E8M0FNU))
 		return false;
-	}
+	sf_dtype_doubles(ret, dtype, p, 1);
+	return true;
 }
 
 /* The parts of an element of several numbers; how many, 0 for any other. */
 static unsigned get_pair(enum sf_dtype dtype, const uint8_t *p, double ret[2],
                          enum sf_dtype *ret_part)
 {
-	static const enum sf_dtype part[SF_NDTYPES] = { [SF_COMPLEX32] = SF_FLOAT16,
-		                                        [SF_BCOMPLEX32] = SF_BFLOAT16,
-		                                        [SF_COMPLEX64] = SF_FLOAT32,
-		                                        [SF_COMPLEX128] = SF_FLOAT64 };
+	static const enum sf_dtype part[SF_NDTYPES] = {
+		[SF_COMPLEX32] = SF_FLOAT16,    [SF_BCOMPLEX32] = SF_BFLOAT16,
+		[SF_COMPLEX64] = SF_FLOAT32,    [SF_COMPLEX128] = SF_FLOAT64,
+		[SF_F4_E2M1FN_X2] = SF_FLOAT16,
+	};
 
 	*ret_part = part[dtype];
-	if (dtype == SF_F4_E2M1FN_X2) {
-		*ret_part = SF_FLOAT16;
-		ret[0] = small(*p & 15, 2, 1, 1);
-		ret[1] = small(*p >> 4, 2, 1, 1);
-		return 2;
-	}
-	return *ret_part != SF_DTYPE_NONE && get_float(*ret_part, p, &ret[0]) &&
-	                       get_float(*ret_part, p + sf_dtype_info(*ret_part)->bytes, &ret[1])
-	               ? 2
-	               : 0;
+	if (sf_dtype_numbers(dtype) != 2)
+		return 0;
+	sf_dtype_doubles(ret, dtype, p, 1);
+	return 2;
 }
 
 static bool is_signed(enum sf_dtype dtype)
