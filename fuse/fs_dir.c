@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include "fuse/fs_ops.h"
+#include "fuse/steps.h"
 
 /* One readdir reply being filled. */
 struct listing {
@@ -23,6 +23,7 @@ static int list_entry(void *arg, const char *name, size_t len, sf_node node, enu
 	struct listing *l = arg;
 	bool looked_up = false;
 	char text[256];
+	uint32_t step;
 	size_t need;
 
 	if (len >= sizeof(text))
@@ -32,7 +33,10 @@ static int list_entry(void *arg, const char *name, size_t len, sf_node node, enu
 	if (l->plus) {
 		struct fuse_entry_param e = { 0 };
 		struct sf_attr a = { .ino = l->self };
-		if (node != 0 && sf_tree_attr(l->slot->s->tree, node, &a) >= 0) {
+		if (node != 0 && sf_tree_step(node, &step)) {
+			e.attr.st_mode = S_IFDIR; /* it gets a slot when it is looked up */
+			e.attr.st_ino = sf_tree_ino(l->slot->s->tree, node);
+		} else if (node != 0 && sf_tree_attr(l->slot->s->tree, node, &a) >= 0) {
 			sf_fs_fill_entry(l->fs, l->slot, node, &a, &e);
 			looked_up = true;
 		} else {
@@ -77,16 +81,20 @@ static int fill(struct listing *l, sf_node node, off_t off)
 	                           list_shifted, l);
 }
 
-static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, bool plus)
+static void list_dir(fuse_req_t req, const struct sf_call *call, bool plus)
 {
 	struct sf_fs *fs = fuse_req_userdata(req);
-	struct listing l = { .req = req, .fs = fs, .size = size, .plus = plus };
+	struct listing l = { .req = req, .fs = fs, .size = call->size, .plus = plus };
 	sf_node node;
 	int r;
 
-	l.slot = sf_slot_of(&fs->slots, ino, &node);
-	l.buf = l.slot ? malloc(size) : NULL;
-	r = !l.slot ? -ENOENT : !l.buf ? -ENOMEM : fill(&l, node, off);
+	l.slot = sf_slot_of(&fs->slots, call->ino, &node);
+	if (l.slot && sf_steps_wait(fs, req, l.slot, call))
+		return;
+	if (l.slot && node == SF_NODE_ROOT && call->off == 0)
+		sf_steps_look(fs, l.slot);
+	l.buf = l.slot ? malloc(l.size) : NULL;
+	r = !l.slot ? -ENOENT : !l.buf ? -ENOMEM : fill(&l, node, call->off);
 	if (r < 0) {
 		fuse_reply_err(req, sf_fs_errno(r));
 	} else {
@@ -99,16 +107,28 @@ static void list_dir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, boo
 	free(l.buf);
 }
 
+static void list_names(fuse_req_t req, const struct sf_call *call)
+{
+	list_dir(req, call, false);
+}
+
+static void list_plus(fuse_req_t req, const struct sf_call *call)
+{
+	list_dir(req, call, true);
+}
+
 void sf_fs_readdir(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                    struct fuse_file_info *fi)
 {
 	(void)fi;
-	list_dir(req, ino, size, off, false);
+	list_names(req,
+	           &(struct sf_call){ .again = list_names, .ino = ino, .size = size, .off = off });
 }
 
 void sf_fs_readdirplus(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off,
                        struct fuse_file_info *fi)
 {
 	(void)fi;
-	list_dir(req, ino, size, off, true);
+	list_plus(req,
+	          &(struct sf_call){ .again = list_plus, .ino = ino, .size = size, .off = off });
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 #include "fuse/fs_ops.h"
 #include "fuse/kernel_init.h"
+#include "fuse/steps.h"
 
 static struct sf_handle *handle_new(struct sf_fs *fs, struct sf_slot *slot)
 {
@@ -157,24 +158,30 @@ static void open_node(struct sf_fs *fs, fuse_req_t req, fuse_ino_t ino, sf_node 
 		finish_open(fs, req, h, fi, r, &err);
 }
 
-void sf_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+static void open_it(fuse_req_t req, const struct sf_call *call)
 {
 	struct sf_fs *fs = fuse_req_userdata(req);
-	struct sf_slot *slot;
+	struct fuse_file_info fi = *call->fi;
 	struct sf_handle *h;
 	sf_node node;
+	struct sf_slot *slot = sf_slot_of(&fs->slots, call->ino, &node);
 
-	if ((fi->flags & O_ACCMODE) != O_RDONLY) {
-		fuse_reply_err(req, EROFS);
+	if (slot && sf_steps_wait(fs, req, slot, call))
 		return;
-	}
-	slot = sf_slot_of(&fs->slots, ino, &node);
 	h = slot ? handle_new(fs, slot) : NULL;
 	if (h)
-		open_node(fs, req, ino, node, h, fi);
+		open_node(fs, req, call->ino, node, h, &fi);
 	else
 		fuse_reply_err(req, slot ? ENOMEM : ENOENT);
 	sf_slot_unref(&fs->slots, slot);
+}
+
+void sf_fs_open(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	if ((fi->flags & O_ACCMODE) != O_RDONLY)
+		fuse_reply_err(req, EROFS);
+	else
+		open_it(req, &(struct sf_call){ .again = open_it, .ino = ino, .fi = fi });
 }
 
 void sf_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
@@ -185,5 +192,6 @@ void sf_fs_release(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
 	if (sf_tree_is_listed(sf_slot_node(ino)))
 		sf_passthrough_close(fs, sf_open_table_leave(&fs->open, ino));
 	handle_free(fs, h);
+	sf_steps_shed(fs);
 	fuse_reply_err(req, 0);
 }

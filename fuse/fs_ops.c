@@ -1,11 +1,13 @@
 #include "config.h"
 #include <errno.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <stdlib.h>
 #include <sys/statvfs.h>
 #include "fuse/control.h"
 #include "fuse/fs_ops.h"
 #include "fuse/kernel_init.h"
+#include "fuse/steps.h"
 
 static struct sf_fs *fs_of(fuse_req_t req)
 {
@@ -37,23 +39,54 @@ static void op_init(void *userdata, struct fuse_conn_info *conn)
 	sf_kernel_init_offer(fs, conn);
 }
 
-static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+/* A name in the root of a run, if it is that of a step: the step's own slot answers. */
+static bool answer_step(struct sf_fs *fs, fuse_req_t req, struct sf_slot *run, sf_node node)
+{
+	struct sf_slot *slot;
+	uint32_t step;
+	int r;
+
+	if (!sf_tree_step(node, &step))
+		return false;
+	r = sf_steps_slot(fs, run, step, &slot);
+	if (r < 0) {
+		fuse_reply_err(req, sf_fs_errno(r));
+		return true;
+	}
+	sf_fs_answer_attr(fs, req, slot, SF_NODE_ROOT, true);
+	sf_slot_unref(&fs->slots, slot);
+	return true;
+}
+
+static void lookup(fuse_req_t req, const struct sf_call *call)
 {
 	struct sf_fs *fs = fs_of(req);
 	sf_node dir, node;
-	struct sf_slot *slot = sf_slot_of(&fs->slots, parent, &dir);
-	int r = slot ? sf_tree_lookup(slot->s->tree, dir, name, strlen(name), &node) : -ENOENT;
+	struct sf_slot *slot = sf_slot_of(&fs->slots, call->ino, &dir);
+	int r;
 
+	if (slot && sf_steps_wait(fs, req, slot, call))
+		return;
+	if (slot && dir == SF_NODE_ROOT)
+		sf_steps_look(fs, slot);
+	r = slot ? sf_tree_lookup(slot->s->tree, dir, call->name, strlen(call->name), &node)
+	         : -ENOENT;
 	if (slot && r == -ENOENT) {
-		/* a name that is not there never will be: ino 0 lets the kernel remember that */
+		/* a name that is not there never will be, or in a run not at once: ino 0 lets the
+		 * kernel remember that */
 		struct fuse_entry_param none = { .entry_timeout = slot->timeout };
 		fuse_reply_entry(req, &none);
 	} else if (r < 0) {
 		fuse_reply_err(req, sf_fs_errno(r));
-	} else {
+	} else if (!answer_step(fs, req, slot, node)) {
 		sf_fs_answer_attr(fs, req, slot, node, true);
 	}
 	sf_slot_unref(&fs->slots, slot);
+}
+
+static void op_lookup(fuse_req_t req, fuse_ino_t parent, const char *name)
+{
+	lookup(req, &(struct sf_call){ .again = lookup, .ino = parent, .name = name });
 }
 
 static void op_forget(fuse_req_t req, fuse_ino_t ino, uint64_t nlookup)
@@ -69,13 +102,15 @@ static void op_forget_multi(fuse_req_t req, size_t count, struct fuse_forget_dat
 	fuse_reply_none(req);
 }
 
-static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+static void getattr(fuse_req_t req, const struct sf_call *call)
 {
 	struct sf_fs *fs = fs_of(req);
 	sf_node node;
-	struct sf_slot *slot = sf_slot_of(&fs->slots, ino, &node);
+	struct sf_slot *slot = sf_slot_of(&fs->slots, call->ino, &node);
 
-	(void)fi;
+	/* a step's own directory is its run's to describe: it need not be loaded */
+	if (slot && node != SF_NODE_ROOT && sf_steps_wait(fs, req, slot, call))
+		return;
 	if (slot)
 		sf_fs_answer_attr(fs, req, slot, node, false);
 	else
@@ -83,14 +118,23 @@ static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi
 	sf_slot_unref(&fs->slots, slot);
 }
 
-static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+static void op_getattr(fuse_req_t req, fuse_ino_t ino, struct fuse_file_info *fi)
+{
+	(void)fi;
+	getattr(req, &(struct sf_call){ .again = getattr, .ino = ino });
+}
+
+static void do_readlink(fuse_req_t req, const struct sf_call *call)
 {
 	struct sf_fs *fs = fs_of(req);
 	char target[4096];
 	sf_node node;
-	struct sf_slot *slot = sf_slot_of(&fs->slots, ino, &node);
-	int r = slot ? sf_tree_readlink(slot->s->tree, node, target, sizeof(target) - 1) : -ENOENT;
+	struct sf_slot *slot = sf_slot_of(&fs->slots, call->ino, &node);
+	int r;
 
+	if (slot && sf_steps_wait(fs, req, slot, call))
+		return;
+	r = slot ? sf_tree_readlink(slot->s->tree, node, target, sizeof(target) - 1) : -ENOENT;
 	sf_slot_unref(&fs->slots, slot);
 	if (r < 0) {
 		fuse_reply_err(req, sf_fs_errno(r));
@@ -100,19 +144,27 @@ static void op_readlink(fuse_req_t req, fuse_ino_t ino)
 	fuse_reply_readlink(req, target);
 }
 
+static void op_readlink(fuse_req_t req, fuse_ino_t ino)
+{
+	do_readlink(req, &(struct sf_call){ .again = do_readlink, .ino = ino });
+}
+
 static void op_statfs(fuse_req_t req, fuse_ino_t ino)
 {
 	struct sf_fs *fs = fs_of(req);
 	uint64_t bytes, files;
 	sf_node node;
-	struct sf_slot *slot = sf_slot_of(&fs->slots, ino, &node);
+	/* of a step that is not loaded the run's */
+	struct sf_slot *at = sf_slot_of(&fs->slots, ino, &node), *slot = at;
 
+	while (slot && !atomic_load(&slot->s))
+		slot = slot->parent;
 	if (!slot) {
 		fuse_reply_err(req, ENOENT);
 		return;
 	}
 	sf_tree_totals(slot->s->tree, &bytes, &files);
-	sf_slot_unref(&fs->slots, slot);
+	sf_slot_unref(&fs->slots, at);
 	struct statvfs sv = {
 		.f_bsize = 1 << 20, /* what a read should ask for */
 		.f_frsize = 512,
@@ -138,31 +190,56 @@ static void reply_xattr(fuse_req_t req, int len, const char *buf, size_t size)
 
 #define XATTR_MAX 65536 /* bytes, the kernel's own limit of a value */
 
-static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+static void getxattr_of(fuse_req_t req, const struct sf_call *call)
 {
 	struct sf_fs *fs = fs_of(req);
-	char *buf = malloc(XATTR_MAX);
 	sf_node node;
-	struct sf_slot *slot = sf_slot_of(&fs->slots, ino, &node);
-	int r = !slot ? -ENOENT
-	        : buf ? sf_tree_getxattr(slot->s->tree, node, name, buf, XATTR_MAX)
-	              : -ENOMEM;
+	struct sf_slot *slot = sf_slot_of(&fs->slots, call->ino, &node);
+	char *buf;
+	int r;
 
-	reply_xattr(req, r, buf, size);
+	if (slot && sf_steps_wait(fs, req, slot, call))
+		return;
+	buf = malloc(XATTR_MAX);
+	r = !slot ? -ENOENT
+	    : buf ? sf_tree_getxattr(slot->s->tree, node, call->name, buf, XATTR_MAX)
+	          : -ENOMEM;
+	reply_xattr(req, r, buf, call->size);
 	sf_slot_unref(&fs->slots, slot);
 	free(buf);
 }
 
-static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+static void op_getxattr(fuse_req_t req, fuse_ino_t ino, const char *name, size_t size)
+{
+	/* what ls asks of each name has nothing to do with us: no step is loaded for it */
+	if (strncmp(name, "user.shardfuse.", 15) != 0)
+		fuse_reply_err(req, ENODATA);
+	else
+		getxattr_of(req,
+		            &(struct sf_call){
+				    .again = getxattr_of, .ino = ino, .name = name, .size = size });
+}
+
+static void listxattr_of(fuse_req_t req, const struct sf_call *call)
 {
 	struct sf_fs *fs = fs_of(req);
 	char buf[1024];
 	sf_node node;
-	struct sf_slot *slot = sf_slot_of(&fs->slots, ino, &node);
-	int r = slot ? sf_tree_listxattr(slot->s->tree, node, buf, sizeof(buf)) : -ENOENT;
+	struct sf_slot *slot = sf_slot_of(&fs->slots, call->ino, &node);
+	int r;
 
-	reply_xattr(req, r, buf, size);
+	if (slot && node != SF_NODE_ROOT && sf_steps_wait(fs, req, slot, call))
+		return;
+	r = !slot             ? -ENOENT
+	    : slot->s == NULL ? 0
+	                      : sf_tree_listxattr(slot->s->tree, node, buf, sizeof(buf));
+	reply_xattr(req, r, buf, call->size);
 	sf_slot_unref(&fs->slots, slot);
+}
+
+static void op_listxattr(fuse_req_t req, fuse_ino_t ino, size_t size)
+{
+	listxattr_of(req, &(struct sf_call){ .again = listxattr_of, .ino = ino, .size = size });
 }
 
 const struct fuse_lowlevel_ops sf_fs_ops = {

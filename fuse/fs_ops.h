@@ -17,7 +17,7 @@
 #define SF_FS_FOREVER 1e8
 
 struct sf_parked_request;
-struct sf_sizing;
+struct sf_waiting;
 struct sf_handle;
 
 /* One mount. Fields without a lock are set before the first request and then only read. */
@@ -36,6 +36,10 @@ struct sf_fs {
 	/* Sizes views. Its tasks wait for reads, which may wait for what tasks of io->make make, and
 	 * end on io->pool: not one of those. */
 	struct sf_thread_pool *sizers;
+	/* Of a run: what loads its steps, looks at it again, ends what was loaded. NULL: it is
+	 * none. */
+	struct sf_thread_pool *loaders, *lookers, *closers;
+	struct sf_session_options step; /* that steps are loaded with */
 	bool passthrough; /* the kernel agreed to serve shards/ itself (kernel_init.h) */
 	int session_fd;
 	_Atomic bool closed; /* the device is: replies are dropped */
@@ -46,10 +50,10 @@ struct sf_fs {
 		struct sf_parked_request
 			*first; /* reads that wait: cancelled when the mount ends */
 		unsigned n;
-		unsigned preparing;            /* sizing tasks under way */
-		struct sf_sizing *sizing;      /* these */
-		struct sf_sizing *interrupted; /* of these: the client gave up, to be answered */
-		struct sf_handle *handles;     /* open files */
+		unsigned nwaiting;              /* requests that wait for a size or a load */
+		struct sf_waiting *waiting;     /* these */
+		struct sf_waiting *interrupted; /* of these: the client gave up, to be answered */
+		struct sf_handle *handles;      /* open files */
 		bool ending;
 	} locked;
 };
@@ -59,15 +63,39 @@ extern const struct fuse_lowlevel_ops sf_fs_ops;
 /* Ends the parked requests and waits for their replies; what would be parked from now on is
  * refused. */
 void sf_fs_drain(struct sf_fs *fs);
-/* Answers what was interrupted while its size was not known. Each receiving thread calls it behind
- * each request. */
+/* Answers what was interrupted while it waited. Each receiving thread calls it behind each
+ * request. */
 void sf_fs_answer_interrupted(struct sf_fs *fs);
-/* Those who have waited for a size for too long get EIO; the sizing itself goes on, for who asks
+/* Those who have waited for a size or a load for too long get EIO; that itself goes on, for who asks
  * next. */
 void sf_fs_answer_late(struct sf_fs *fs);
-/* Waits for the sizing that is under way: at most until its reads' deadlines. Their replies find
- * the device closed. */
+/* Waits for the sizing and loading that is under way: at most until its reads' deadlines. Their
+ * replies find the device closed. */
 void sf_fs_wait(struct sf_fs *fs);
+
+/*
+ * A request that a thread other than its own answers, with what it waits for. It is answered once:
+ * by who is done with that, or before, when its client gave up or has waited for too long.
+ */
+struct sf_waiting {
+	struct sf_fs *fs;
+	fuse_req_t req;
+	void (*free)(struct sf_waiting *w);
+	_Atomic unsigned refs;
+	_Atomic bool answered; /* whoever sets it replies */
+	struct timespec since;
+	/* under fs->locked.m */
+	bool registered;              /* libfuse is done with the request's lock */
+	int code;                     /* errno of whoever is answered before that is done */
+	struct sf_waiting *next;      /* in fs->locked.interrupted */
+	struct sf_waiting *back, *on; /* in fs->locked.waiting */
+};
+/* fs_wait.c: @w is all 0. */
+void sf_fs_wait_begin(struct sf_fs *fs, struct sf_waiting *w, fuse_req_t req,
+                      void (*free)(struct sf_waiting *w));
+bool sf_fs_wait_take(struct sf_waiting *w); /* true: the caller is to answer */
+/* The caller is done with it, and has answered if it was to. */
+void sf_fs_wait_end(struct sf_waiting *w, bool answered);
 
 /* An open file: what fi->fh points to. */
 struct sf_handle {

@@ -1,11 +1,12 @@
 #include "config.h"
+#include <errno.h>
 #include <stdatomic.h>
 #include <time.h>
 #include <string.h>
 #include <stdlib.h>
 #include "base/clock.h"
 #include "base/mem.h"
-#include "fuse/fs_ops.h"
+#include "fuse/steps.h"
 
 /*
  * A request whose read is parked (read/reader.h). In fs->locked's list from before sf_readahead_park
@@ -37,10 +38,10 @@ static void count_error(struct sf_fs *fs, const struct sf_slot *slot, const stru
 	                  (unsigned long long)rd->off, rd->err.msg[0] ? rd->err.msg : strerror(-r));
 }
 
-static void reply(struct sf_fs *fs, const struct sf_slot *slot, fuse_req_t req, struct sf_read *rd,
-                  int r)
+static void reply(struct sf_fs *fs, struct sf_slot *slot, fuse_req_t req, struct sf_read *rd, int r)
 {
 	if (r < 0) {
+		r = sf_steps_code(slot, r);
 		count_error(fs, slot, rd, r);
 		fuse_reply_err(req, sf_fs_errno(r));
 		return;
@@ -166,6 +167,11 @@ void sf_fs_read(fuse_req_t req, fuse_ino_t ino, size_t size, off_t off, struct f
 			fuse_reply_buf(req, h->text + at, SF_MIN(size, h->text_len - at));
 		return;
 	}
+	if (atomic_load(&h->slot->gone)) {
+		sf_fs_count_failure(fs, -ESTALE);
+		fuse_reply_err(req, ESTALE);
+		return;
+	}
 	if (at >= h->size || size == 0) {
 		fuse_reply_buf(req, NULL, 0);
 		return;
@@ -207,13 +213,5 @@ void sf_fs_drain(struct sf_fs *fs)
 			sf_readahead_cancel(p->slot->s->reader, &p->q);
 		wait_locked(fs, 2);
 	}
-	pthread_mutex_unlock(&fs->locked.m);
-}
-
-void sf_fs_wait(struct sf_fs *fs)
-{
-	pthread_mutex_lock(&fs->locked.m);
-	while (fs->locked.preparing)
-		pthread_cond_wait(&fs->locked.c, &fs->locked.m);
 	pthread_mutex_unlock(&fs->locked.m);
 }

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
+#include "base/mem.h"
 #include "base/thread_pool.h"
 #include "fuse/fs_ops.h"
 
@@ -33,10 +34,14 @@ static void fill_stat(const struct sf_fs *fs, const struct sf_attr *a, struct st
 void sf_fs_fill_entry(const struct sf_fs *fs, const struct sf_slot *slot, sf_node node,
                       const struct sf_attr *a, struct fuse_entry_param *e)
 {
+	/* a step's own directory is a name of the run's */
+	double timeout =
+		slot->parent && node == SF_NODE_ROOT ? slot->parent->timeout : slot->timeout;
+
 	*e = (struct fuse_entry_param){ .ino = sf_slot_ino(slot, node),
 		                        .generation = slot->generation,
-		                        .entry_timeout = slot->timeout,
-		                        .attr_timeout = slot->timeout };
+		                        .entry_timeout = timeout,
+		                        .attr_timeout = timeout };
 	if (a->live)
 		e->attr_timeout = 0;
 	fill_stat(fs, a, &e->attr);
@@ -49,23 +54,14 @@ void sf_fs_fill_entry(const struct sf_fs *fs, const struct sf_slot *slot, sf_nod
  * client go before. Held by its task and by whoever replies.
  */
 struct sf_sizing {
+	struct sf_waiting w; /* first */
 	struct sf_task task;
-	struct sf_fs *fs;
-	fuse_req_t req;
 	struct sf_slot *slot; /* a reference */
 	sf_node node;
 	bool lookup;       /* answer with an entry, else with attributes */
 	sf_fs_sized *then; /* an open's, with h and fi; else NULL */
 	struct sf_handle *h;
 	struct fuse_file_info fi;
-	_Atomic unsigned refs;
-	_Atomic bool answered; /* whoever sets it replies */
-	struct timespec since;
-	/* under fs->locked.m */
-	bool registered;             /* libfuse is done with the request's lock */
-	int code;                    /* errno of whoever is answered before the task is done */
-	struct sf_sizing *next;      /* in fs->locked.interrupted */
-	struct sf_sizing *back, *on; /* in fs->locked.sizing */
 };
 
 static void reply_sized(struct sf_fs *fs, fuse_req_t req, struct sf_slot *slot, sf_node node,
@@ -81,93 +77,27 @@ static void reply_sized(struct sf_fs *fs, fuse_req_t req, struct sf_slot *slot, 
 	} else {
 		struct stat st;
 		fill_stat(fs, a, &st);
-		fuse_reply_attr(req, &st, a->live ? 0 : slot->timeout);
+		fuse_reply_attr(req, &st,
+		                a->live                                ? 0
+		                : slot->parent && node == SF_NODE_ROOT ? slot->parent->timeout
+		                                                       : slot->timeout);
 	}
 }
 
-static void sizing_unref(struct sf_sizing *w)
+static void sizing_free(struct sf_waiting *w)
 {
-	if (atomic_fetch_sub(&w->refs, 1) != 1)
-		return;
-	sf_slot_unref(&w->fs->slots, w->slot);
+	sf_slot_unref(&w->fs->slots, ((struct sf_sizing *)w)->slot);
 	free(w);
-}
-
-static bool answer_early_locked(struct sf_sizing *w, int code)
-{
-	if (atomic_exchange(&w->answered, true))
-		return false;
-	w->code = code;
-	w->next = w->fs->locked.interrupted;
-	w->fs->locked.interrupted = w;
-	return true;
-}
-
-/* Called with the request locked, maybe from within its registration: a reply here would free the
- * lock. */
-static void sizing_interrupted(fuse_req_t req, void *data)
-{
-	struct sf_sizing *w = data;
-	struct sf_fs *fs = w->fs;
-	(void)req;
-
-	pthread_mutex_lock(&fs->locked.m);
-	answer_early_locked(w, EINTR);
-	pthread_mutex_unlock(&fs->locked.m);
-}
-
-void sf_fs_answer_late(struct sf_fs *fs)
-{
-	struct timespec now;
-	unsigned late = 0;
-
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	pthread_mutex_lock(&fs->locked.m);
-	for (struct sf_sizing *w = fs->locked.sizing; w; w = w->on)
-		if (now.tv_sec - w->since.tv_sec > (time_t)fs->size_timeout_s && w->registered)
-			late += answer_early_locked(w, EIO);
-	pthread_mutex_unlock(&fs->locked.m);
-	for (unsigned i = 0; i < late; i++)
-		sf_fs_count_failure(fs, -EIO);
-	if (late)
-		sf_fs_log_failure(fs, "late", -EIO, 0,
-		                  "no size within %u s for %u clients: the objects of a view are "
-		                  "still being read",
-		                  fs->size_timeout_s, late);
-	sf_fs_answer_interrupted(fs);
-}
-
-void sf_fs_answer_interrupted(struct sf_fs *fs)
-{
-	struct sf_sizing *now = NULL;
-
-	pthread_mutex_lock(&fs->locked.m);
-	for (struct sf_sizing **at = &fs->locked.interrupted, *w; (w = *at);) {
-		if (!w->registered) { /* the thread that registers it comes here next */
-			at = &w->next;
-			continue;
-		}
-		*at = w->next;
-		w->next = now;
-		now = w;
-	}
-	pthread_mutex_unlock(&fs->locked.m);
-	for (struct sf_sizing *w = now, *next; w; w = next) {
-		next = w->next;
-		fuse_req_interrupt_func(w->req, NULL, NULL); /* none comes any more */
-		fuse_reply_err(w->req, w->code);
-		sizing_unref(w);
-	}
 }
 
 /* Without @answer somebody else has replied. */
 static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct sf_error *err)
 {
-	struct sf_fs *fs = w->fs;
+	struct sf_fs *fs = w->w.fs;
 	struct sf_attr a;
 
 	if (w->then) {
-		w->then(fs, answer ? w->req : NULL, w->h, &w->fi, r, err);
+		w->then(fs, answer ? w->w.req : NULL, w->h, &w->fi, r, err);
 		return;
 	}
 	if (r >= 0)
@@ -175,41 +105,26 @@ static void sizing_finish(struct sf_sizing *w, bool answer, int r, const struct 
 	if (!answer)
 		return;
 	if (r >= 0) {
-		reply_sized(fs, w->req, w->slot, w->node, &a, w->lookup);
+		reply_sized(fs, w->w.req, w->slot, w->node, &a, w->lookup);
 	} else {
 		sf_fs_count_failure(fs, r);
 		if (r != -ECANCELED)
 			sf_fs_log_failure(fs, "size", r, sf_slot_ino(w->slot, w->node),
 			                  "cannot size a view: %s", err->msg);
-		fuse_reply_err(w->req, sf_fs_errno(r));
+		fuse_reply_err(w->w.req, sf_fs_errno(r));
 	}
 }
 
 static void sizing_run(struct sf_task *task)
 {
-	struct sf_sizing *w = (struct sf_sizing *)task;
-	struct sf_fs *fs = w->fs;
+	struct sf_sizing *w = sf_container_of(task, struct sf_sizing, task);
 	struct sf_error err = SF_ERROR_INIT;
 	int r = w->h ? sf_vfile_prepare(w->h->file, &err)
 	             : sf_tree_prepare(w->slot->s->tree, w->node, &err);
-	bool answer = !atomic_exchange(&w->answered, true);
+	bool answer = sf_fs_wait_take(&w->w);
 
-	if (answer)
-		fuse_req_interrupt_func(w->req, NULL,
-		                        NULL); /* waits for one that is being delivered */
 	sizing_finish(w, answer, r, &err);
-	if (answer)
-		sizing_unref(w); /* for the reply */
-	pthread_mutex_lock(&fs->locked.m);
-	*(w->back ? &w->back->on : &fs->locked.sizing) = w->on;
-	if (w->on)
-		w->on->back = w->back;
-	pthread_mutex_unlock(&fs->locked.m);
-	sizing_unref(w);
-	pthread_mutex_lock(&fs->locked.m);
-	if (--fs->locked.preparing == 0)
-		pthread_cond_broadcast(&fs->locked.c);
-	pthread_mutex_unlock(&fs->locked.m);
+	sf_fs_wait_end(&w->w, answer);
 }
 
 /* @w has what is to be done; its request and slot are taken here. */
@@ -217,23 +132,9 @@ static void size_later(struct sf_sizing *w, struct sf_fs *fs, fuse_req_t req, st
                        sf_node node)
 {
 	w->task.run = sizing_run;
-	w->fs = fs;
-	w->req = req;
 	w->slot = sf_slot_ref(&fs->slots, slot);
 	w->node = node;
-	w->refs = 2;
-	clock_gettime(CLOCK_MONOTONIC, &w->since);
-	pthread_mutex_lock(&fs->locked.m);
-	fs->locked.preparing++;
-	w->on = fs->locked.sizing;
-	if (w->on)
-		w->on->back = w;
-	fs->locked.sizing = w;
-	pthread_mutex_unlock(&fs->locked.m);
-	fuse_req_interrupt_func(req, sizing_interrupted, w);
-	pthread_mutex_lock(&fs->locked.m);
-	w->registered = true;
-	pthread_mutex_unlock(&fs->locked.m);
+	sf_fs_wait_begin(fs, &w->w, req, sizing_free);
 	sf_thread_pool_submit(fs->sizers, &w->task);
 }
 
@@ -259,7 +160,10 @@ void sf_fs_answer_attr(struct sf_fs *fs, fuse_req_t req, struct sf_slot *slot, s
 {
 	struct sf_sizing *w;
 	struct sf_attr a;
-	int r = sf_tree_attr(slot->s->tree, node, &a);
+	/* what a run shows of a step does not change when that is loaded */
+	int r = slot->parent && node == SF_NODE_ROOT
+	                ? sf_tree_attr(slot->parent->s->tree, sf_tree_step_node(slot->step), &a)
+	                : sf_tree_attr(slot->s->tree, node, &a);
 
 	if (r >= 0) {
 		reply_sized(fs, req, slot, node, &a, lookup);

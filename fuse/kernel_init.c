@@ -57,6 +57,11 @@ uint64_t sf_kernel_request_unique(void)
 	return request_unique;
 }
 
+void sf_kernel_set_request_unique(uint64_t unique)
+{
+	request_unique = unique;
+}
+
 static ssize_t device_read(int fd, void *buf, size_t len, void *arg)
 {
 	ssize_t n = read(fd, buf, len);

@@ -44,5 +44,7 @@ void sf_passthrough_reply_open(struct sf_fs *fs, fuse_req_t req, uint64_t unique
                                int32_t backing);
 /* The request number of the request being handled by this thread. */
 uint64_t sf_kernel_request_unique(void);
+/* This thread goes on with a request that another received: its number is @unique. */
+void sf_kernel_set_request_unique(uint64_t unique);
 
 #endif

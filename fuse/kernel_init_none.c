@@ -23,6 +23,11 @@ uint64_t sf_kernel_request_unique(void)
 	return 0;
 }
 
+void sf_kernel_set_request_unique(uint64_t unique)
+{
+	(void)unique;
+}
+
 int32_t sf_passthrough_open(struct sf_fs *fs, int fd)
 {
 	(void)fs, (void)fd;

@@ -15,6 +15,7 @@ libsffuse_la_SOURCES = \
 	%D%/fs_ops.c \
 	%D%/fs_read.c \
 	%D%/fs_size.c \
+	%D%/fs_wait.c \
 	%D%/mount.c \
 	%D%/mount_notes.c \
 	%D%/mount_options.c \
@@ -24,6 +25,7 @@ libsffuse_la_SOURCES = \
 	%D%/serve.c \
 	%D%/slot.c \
 	%D%/status.c \
+	%D%/steps.c \
 	%D%/umount.c
 if HAVE_FUSE_CUSTOM_IO
 libsffuse_la_SOURCES += %D%/kernel_init.c
@@ -37,4 +39,4 @@ libsffuse_la_SOURCES = %D%/mount_none.c %D%/mount_options.c
 shardfuse_LDADD = libsffuse.la libsf.la $(SF_LIBS)
 endif
 EXTRA_DIST += %D%/auto_unmount.h %D%/control.h %D%/fs_ops.h %D%/kernel_init.h %D%/mount.h %D%/mount_notes.h %D%/mount_options.h %D%/mountpoint.h %D%/open_table.h %D%/prefetch.h \
-	%D%/serve.h %D%/slot.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c
+	%D%/serve.h %D%/slot.h %D%/steps.h %D%/kernel_init.c %D%/kernel_init_none.c %D%/mount_none.c

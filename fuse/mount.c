@@ -119,7 +119,7 @@ static void serving(void *arg)
 		close(d->lock_fd);
 	d->lock_fd = -1;
 	sf_mount_notes_say(&d->notes, d->common, d->ready_fd < 0);
-	if (d->fetched)
+	if (d->fetched && !d->fetched->run)
 		sf_prefetch_start(&d->prefetch, d->fetched, d->prefetch_mode);
 	if (d->ready_fd < 0)
 		return;

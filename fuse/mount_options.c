@@ -28,6 +28,20 @@ static int parse_prefetch(void *dest, const char *value, struct sf_error *err)
 	return sf_fail(err, -EINVAL, "'%s' is not one of files, none, auto", value);
 }
 
+static int parse_refresh(void *dest, const char *value, struct sf_error *err)
+{
+	struct sf_mount_options *o = dest;
+	char *end;
+
+	errno = 0;
+	unsigned long v = strtoul(value, &end, 10);
+	if (errno || end == value || *end || *value == '-' || v > UINT32_MAX / 1000)
+		return sf_fail(err, -EINVAL, "'%s' is not a number of seconds", value);
+	o->refresh_s = (unsigned)v;
+	o->refresh_given = true;
+	return 0;
+}
+
 const struct sf_opt sf_mount_option_table[] = {
 	{ "options", 'o', SF_OPT_STRS, AT(words), NULL, "NAME[=VALUE],…",
 	  "mount options: those below, and every long option without its dashes" },
@@ -50,6 +64,8 @@ const struct sf_opt sf_mount_word_table[] = {
 	{ "prefetch", 0, SF_OPT_CALL, 0, parse_prefetch, "files|none|auto",
 	  "fetch what is stored in the background: files at once, auto when an eighth was read "
 	  "(default: none)" },
+	{ "refresh", 0, SF_OPT_CALL, 0, parse_refresh, "SECONDS",
+	  "of a run directory: look for new steps as often (default: 10, 0: never)" },
 	{ "uid", 0, SF_OPT_STR, AT(uid), NULL, "USER",
 	  "owner of the files (default: the user who mounts)" },
 	{ "gid", 0, SF_OPT_STR, AT(gid), NULL, "GROUP", "group of the files" },
@@ -110,15 +126,12 @@ static int apply_word(struct sf_mount_options *o, struct sf_common *common, char
 	if (o->sloppy)
 		return 0;
 	size_t len = strcspn(word, "=");
-	const char *near = sf_options_near(tables, word, len), *later = sf_options_later(word, len);
+	const char *near = sf_options_near(tables, word, len);
 	if (list && !word[len] && is_view(word))
 		return sf_fail(err, -EINVAL,
 		               "unknown mount option '%s': in -o a list has colons between its "
 		               "items: %.200s:%s",
 		               word, list, word);
-	if (later)
-		return sf_fail(err, -EINVAL, "mount option '%.*s': %s: not in this version",
-		               (int)len, word, later);
 	return sf_fail(err, -EINVAL,
 	               near ? "unknown mount option '%s': did you mean %s?"
 	                    : "unknown mount option '%s' (shardfuse mount --help lists them)",
@@ -163,6 +176,9 @@ int sf_mount_options_apply(struct sf_mount_options *o, struct sf_common *common,
 	}
 	if (o->debug)
 		o->foreground = true;
+	common->session.runs = true;
+	if (o->refresh_given)
+		common->session.refresh_s = o->refresh_s;
 	return 0;
 }
 

@@ -12,6 +12,8 @@ struct sf_mount_options {
 	bool sloppy, fake; /* mount(8)'s -s -f when called as mount.shardfuse */
 	bool allow_other, allow_root, auto_unmount, nonempty;
 	enum sf_prefetch_mode prefetch;
+	unsigned refresh_s;
+	bool refresh_given;
 	const char *uid, *gid, *umask;
 	uint64_t readahead; /* bytes; 0: not given */
 	char **kept;        /* copies of words that the options point into */

@@ -17,9 +17,11 @@
 #include "fuse/kernel_init.h"
 #include "fuse/mountpoint.h"
 #include "fuse/serve.h"
+#include "fuse/steps.h"
 
 #define THREADS_MAX 64
 #define SIZERS 4
+#define RUN_TIMEOUT_S 1 /* of names in a run directory: they come and go */
 
 /* libfuse prints what went wrong; we want it in our message. Only used while mounting, by one
  * thread. */
@@ -205,8 +207,11 @@ static int begin(struct serving *v, struct sf_session *s, const struct sf_serve_
 	v->signal_fd = signalfd(-1, &ending, SFD_CLOEXEC);
 	if (v->fs.ready_fd < 0 || v->w.ended_fd < 0 || v->signal_fd < 0)
 		return sf_fail_errno(err, "cannot set up the event loop");
-	if (sf_slots_add(&v->fs.slots, s, SF_FS_FOREVER, NULL, NULL, &root) < 0)
+	if (sf_slots_add(&v->fs.slots, s, s->run ? RUN_TIMEOUT_S : SF_FS_FOREVER, NULL, NULL,
+	                 &root) < 0)
 		return sf_fail(err, -ENOMEM, "no memory for a mount");
+	if (sf_steps_begin(&v->fs, s, err) < 0)
+		return -ENOMEM;
 	return sf_thread_pool_new(SIZERS, &v->fs.sizers, err);
 }
 
@@ -270,6 +275,7 @@ static void end(struct serving *v)
 	if (v->mounted)
 		fuse_session_unmount(v->w.se);
 	sf_fs_wait(fs);
+	sf_steps_end(fs);
 	sf_thread_pool_free(fs->sizers);
 	sf_fs_answer_interrupted(fs);
 	sf_fs_free_handles(fs);
@@ -283,6 +289,7 @@ static void end(struct serving *v)
 	close(v->w.ended_fd);
 	close(fs->ready_fd);
 	sf_slots_release(&fs->slots);
+	sf_thread_pool_free(fs->closers);
 	sf_open_table_release(&fs->open);
 	pthread_cond_destroy(&fs->locked.c);
 	pthread_mutex_destroy(&fs->locked.m);

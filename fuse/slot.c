@@ -1,5 +1,6 @@
 #include "config.h"
 #include <errno.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include "base/mem.h"
 #include "fuse/slot.h"
@@ -12,17 +13,23 @@ void sf_slots_init(struct sf_slots *slots)
 	pthread_mutex_init(&slots->locked.m, NULL);
 }
 
-static void give_back(struct sf_slot *slot)
+/* @slots NULL: all of them go, its parent too. */
+static void give_back(struct sf_slots *slots, struct sf_slot *slot)
 {
-	if (slot && slot->given_back)
+	if (!slot)
+		return;
+	if (slot->given_back && slot->s)
 		slot->given_back(slot->arg, slot->s);
+	if (slots)
+		sf_slot_unref(slots, slot->parent);
+	free(slot->steps);
 	free(slot);
 }
 
 void sf_slots_release(struct sf_slots *slots)
 {
 	for (size_t i = 0; i < slots->locked.n; i++)
-		give_back(slots->locked.at[i]);
+		give_back(NULL, slots->locked.at[i]);
 	free(slots->locked.at);
 	pthread_mutex_destroy(&slots->locked.m);
 }
@@ -83,7 +90,7 @@ void sf_slots_leave(struct sf_slots *slots, struct sf_slot *slot)
 	slot->left = true;
 	unused = take_unused_locked(slots, slot);
 	pthread_mutex_unlock(&slots->locked.m);
-	give_back(unused);
+	give_back(slots, unused);
 }
 
 static struct sf_slot *find_locked(struct sf_slots *slots, uint64_t ino)
@@ -124,7 +131,31 @@ void sf_slot_unref(struct sf_slots *slots, struct sf_slot *slot)
 	slot->refs--;
 	unused = take_unused_locked(slots, slot);
 	pthread_mutex_unlock(&slots->locked.m);
-	give_back(unused);
+	give_back(slots, unused);
+}
+
+struct sf_session *sf_slots_shed(struct sf_slots *slots, unsigned keep, struct sf_slot **ret_slot)
+{
+	struct sf_session *s = NULL;
+	struct sf_slot *oldest = NULL;
+	unsigned loaded = 0;
+
+	pthread_mutex_lock(&slots->locked.m);
+	for (size_t i = 0; i < slots->locked.n; i++) {
+		struct sf_slot *slot = slots->locked.at[i];
+		if (!slot || !slot->parent || !slot->s || slot->s->run)
+			continue;
+		loaded++;
+		if (!slot->refs && (!oldest || slot->used_ms < oldest->used_ms))
+			oldest = slot;
+	}
+	if (loaded > keep && oldest) {
+		s = atomic_exchange(&oldest->s, NULL);
+		oldest->refs++;
+		*ret_slot = oldest;
+	}
+	pthread_mutex_unlock(&slots->locked.m);
+	return s;
 }
 
 void sf_slot_looked_up(struct sf_slots *slots, struct sf_slot *slot, uint64_t n)
@@ -145,5 +176,5 @@ void sf_slot_forget(struct sf_slots *slots, uint64_t ino, uint64_t n)
 		unused = take_unused_locked(slots, slot);
 	}
 	pthread_mutex_unlock(&slots->locked.m);
-	give_back(unused);
+	give_back(slots, unused);
 }

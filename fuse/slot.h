@@ -14,18 +14,37 @@
  * has another generation, and is stale.
  */
 struct sf_slot {
-	struct sf_session *s;
+	/* Of a step of a run it comes when that is looked into, and may go again while there are no
+	 * refs; NULL: it is not there. */
+	struct sf_session *_Atomic s;
 	double timeout;      /* of entries and attributes, seconds */
 	uint16_t number;     /* the upper 16 bits of its inode numbers */
 	uint64_t generation; /* of its inodes: no slot before it had that one */
-	/* When nobody has it any more, in any thread; NULL: nothing is to be done. Frees neither
+	/* When nobody has it any more, in any thread; NULL: nothing is to be done; not called where
+	 * there is no session. Frees neither
 	 * the slot nor waits for it. The thread may be one that is just ending a read of @s, which
 	 * closing @s waits for: another thread does that. */
 	void (*given_back)(void *arg, struct sf_session *s);
 	void *arg;
+	/* Of a step of a run: the run's slot, a reference, and which step it is there; NULL: it is
+	 * none. */
+	struct sf_slot *parent;
+	uint32_t step;
+	uint64_t listed;         /* its listing's version when it came */
+	_Atomic bool gone;       /* the step was deleted */
+	_Atomic bool stale;      /* one of its files is another than it was */
+	_Atomic int64_t used_ms; /* when it was asked for last */
 	/* under the slots' lock */
 	uint64_t lookups, refs;
 	bool left; /* no name leads here any more */
+	/* Of a run: the slots that its steps' names lead to, by their numbers; NULL: none yet. */
+	struct sf_slot **steps;
+	uint32_t nsteps;
+	_Atomic bool looking; /* it is being looked at again */
+	/* Of a step: what waits for its load; loading: that is under way. */
+	struct sf_call_later *later;
+	bool loading;
+	uint8_t version[16]; /* of the checkpoint that it was loaded as; all 0: it was not yet */
 };
 
 struct sf_slots {
@@ -64,6 +83,13 @@ static inline sf_node sf_slot_node(uint64_t ino)
 struct sf_slot *sf_slot_of(struct sf_slots *slots, uint64_t ino, sf_node *ret);
 struct sf_slot *sf_slot_ref(struct sf_slots *slots, struct sf_slot *slot); /* of one that is held */
 void sf_slot_unref(struct sf_slots *slots, struct sf_slot *slot);
+
+/*
+ * The session of a step that was used longest ago and that nobody has, when more than @keep are
+ * loaded: the slot lets it go, the caller ends it. NULL: there is none to be let go;
+ * else *ret_slot is referenced.
+ */
+struct sf_session *sf_slots_shed(struct sf_slots *slots, unsigned keep, struct sf_slot **ret_slot);
 
 /* The kernel has learnt of @n entries of it, or forgot them. Of a number without slot: nothing. */
 void sf_slot_looked_up(struct sf_slots *slots, struct sf_slot *slot, uint64_t n);

@@ -213,7 +213,9 @@ SF_SOURCES_FORMAT = \
 	%D%/format/megatron/megatron_find.c \
 	%D%/format/megatron/megatron_keys.c \
 	%D%/format/megatron/megatron_zarr.c \
+	%D%/format/run.c \
 	%D%/format/run_dir.c \
+	%D%/format/run_look.c \
 	%D%/format/safetensors/format_safetensors.c \
 	%D%/format/safetensors/safetensors_files.c \
 	%D%/format/safetensors/safetensors_head.c \
@@ -300,6 +302,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/view_json.c \
 	%D%/view/view_npy.c \
 	%D%/view/view_raw.c \
+	%D%/view/run_text.c \
 	%D%/view/view_readme.c \
 	%D%/view/view_value_json.c
 
@@ -315,6 +318,7 @@ SF_SOURCES_TREE = \
 	%D%/tree/tree_links.c \
 	%D%/tree/tree_live.c \
 	%D%/tree/tree_root.c \
+	%D%/tree/tree_run.c \
 	%D%/tree/tree_shards.c \
 	%D%/tree/tree_state.c \
 	%D%/tree/tree_totals.c \

@@ -76,7 +76,7 @@ static int add_file(void *arg, const struct sf_objinfo *info)
 		return -ENOMEM;
 	if (l->whole || is_known_dir(name))
 		return 0;
-	bool step = sf_run_dir_is_step(name);
+	bool step = sf_run_dir_is_step(name) || sf_run_dir_is_alias(name);
 	if (!step && l->strangers++ < DIRS_AT_ONCE)
 		return 0;
 	if (!step && names_push(&l->unseen, name) < 0)
@@ -298,38 +298,48 @@ static int list_unseen(struct sf_store *store, struct listing *l, struct sf_erro
 
 static int probe_step(void *arg, const char *path, struct sf_error *err);
 
-static bool listed_in(const struct listing *l, const char *dir, const char *file)
+static bool listed_in(const struct sf_objinfo *files, size_t n, const char *dir, const char *file)
 {
 	char path[4200];
 
-	return file && l->files.n &&
+	return file && n &&
 	       snprintf(path, sizeof(path), "%.4096s/%s", dir, file) < (int)sizeof(path) &&
-	       sf_format_listed(l->files.at, l->files.n, path);
+	       sf_format_listed(files, n, path);
 }
 
-static bool has_marker(const struct listing *l, const char *dir)
+bool sf_format_has_marker(const struct sf_objinfo *files, size_t n, const char *dir)
 {
 	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
-		if (listed_in(l, dir, formats[i]->marker_file))
+		if (listed_in(files, n, dir, formats[i]->marker_file))
 			return true;
 	return false;
 }
 
-/* No checkpoint here, but directories that are called as a run's steps are, or have what makes one? */
-static int check_below(struct sf_store *store, const char *name, struct listing *l,
+/* Is it called as a run's steps are, or what makes up one, or has it what makes a checkpoint? */
+static bool is_of_run(const struct listing *l, const char *dir)
+{
+	return sf_run_dir_is_step(dir) || sf_run_dir_is_part(dir) ||
+	       sf_format_has_marker(l->files.at, l->files.n, dir);
+}
+
+/* No checkpoint here, but directories that are, or may be? */
+static int check_below(struct sf_store *store, const char *name, bool *ret_run, struct listing *l,
                        struct sf_error *err)
 {
 	SF_CLEANUP(names_release) struct names below = { 0 };
 	int r = 0;
 
 	for (size_t i = 0; i < l->others.n && r >= 0; i++)
-		if ((sf_run_dir_is_step(l->others.at[i]) || has_marker(l, l->others.at[i])) &&
-		    names_push(&below, l->others.at[i]) < 0)
+		if (is_of_run(l, l->others.at[i]) && names_push(&below, l->others.at[i]) < 0)
 			r = sf_fail(err, -ENOMEM, "'%s'", store->source);
-	return r < 0 || !below.n
-	               ? r
-	               : sf_run_dir_refuse(store->source, below.at, below.n, probe_step,
-	                                   &(struct step){ store->io, store->opt, name }, err);
+	if (r < 0 || !below.n)
+		return r;
+	if (ret_run) {
+		*ret_run = true;
+		return sf_fail(err, -ENOENT, "'%s' is a run directory", store->source);
+	}
+	return sf_run_dir_refuse(store->source, below.at, below.n, probe_step,
+	                         &(struct step){ store->io, store->opt, name }, err);
 }
 
 static void release(struct listing *l)
@@ -365,10 +375,11 @@ static int ask(struct sf_store *store, const char *name, const struct listing *l
  * What makes a checkpoint stands at the top, or in a directory that a format knows by name. What all
  * others hold is listed only when there is one here, for it shows them all; the newest of them also
  * when there is none, for they may be what makes it. What the steps of a run hold is not listed for the
- * run at all. @step: it lies in a run directory, and is none itself.
+ * run at all. @step: it lies in a run directory, and is none itself. @ret_run: as of a load's
+ * options.
  */
-static int look(struct sf_store *store, const char *name, bool step, struct listing *l,
-                const struct sf_format **ret, struct sf_error *err)
+static int look(struct sf_store *store, const char *name, bool step, bool *ret_run,
+                struct listing *l, const struct sf_format **ret, struct sf_error *err)
 {
 	int r = list(store, l, err);
 
@@ -388,7 +399,7 @@ static int look(struct sf_store *store, const char *name, bool step, struct list
 			r = ask(store, name, l, ret, err);
 	}
 	if (r >= 0 && !*ret && !step)
-		r = check_below(store, name, l, err);
+		r = check_below(store, name, ret_run, l, err);
 	return r >= 0 && !*ret ? unknown(store, l, name, err) : r;
 }
 
@@ -401,10 +412,20 @@ static int probe_step(void *arg, const char *path, struct sf_error *err)
 	int r = sf_store_open(s->io, path, s->opt, &store, err);
 
 	if (r >= 0)
-		r = look(store, s->name, true, &l, &best, err);
+		r = look(store, s->name, true, NULL, &l, &best, err);
 	release(&l);
 	sf_store_free(store);
 	return r;
+}
+
+int sf_format_check(struct sf_store *store, const char *name, const struct sf_objinfo *files,
+                    size_t n, struct sf_error *err)
+{
+	const struct listing l = { .files = { (struct sf_objinfo *)files, n, n }, .whole = true };
+	const struct sf_format *best;
+	int r = ask(store, name, &l, &best, err);
+
+	return r >= 0 && !best ? unknown(store, &l, name, err) : r;
 }
 
 int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, struct sf_ckpt **ret,
@@ -419,7 +440,7 @@ int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, stru
 		opt = &none;
 	int r = known_name(opt->source_format, err);
 	if (r >= 0)
-		r = look(store, opt->source_format, false, &l, &best, err);
+		r = look(store, opt->source_format, false, opt->ret_run, &l, &best, err);
 	if (r >= 0)
 		r = best->load(store, l.files.at, l.files.n, opt, &ckpt, err);
 	if (r >= 0 && opt->complete)

@@ -9,6 +9,9 @@
 struct sf_load_options {
 	const char *source_format; /* --source-format, NULL detects */
 	bool complete;             /* -o complete: damage is an error */
+	/* Set where SOURCE is no checkpoint, but holds those of a run (run.h): the load fails
+	 * without a look at them. NULL: it fails with what to type instead. */
+	bool *ret_run;
 };
 
 struct sf_format {
@@ -44,6 +47,19 @@ extern const struct sf_format sf_format_megatron;
 /* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF
  * directories */
 extern const struct sf_format sf_format_safetensors;
+
+/*
+ * sf_format_check - can a checkpoint be loaded from @store, as far as names tell? 0, or why not.
+ *
+ * @files: its listing, one directory deep, sorted by name. @name: of --source-format, or NULL.
+ * Errors: -ENOENT nothing that is known, or a save that did not finish; -ENOTSUP what is not read.
+ */
+int sf_format_check(struct sf_store *store, const char *name, const struct sf_objinfo *files,
+                    size_t n, struct sf_error *err);
+
+/* Does a directory of a run hold a checkpoint by its names alone? @files as above, but that their
+ * names begin with @dir and a slash. */
+bool sf_format_has_marker(const struct sf_objinfo *files, size_t n, const char *dir);
 
 /*
  * sf_ckpt_load - list the store as far as that is needed, ask every format, load with the surest.

@@ -68,7 +68,23 @@ bool sf_run_dir_is_step(const char *name)
 	size_t min;
 	const char *at = number_in(name, end, &min);
 
-	return at && (size_t)(end - at) >= min;
+	return (at && (size_t)(end - at) >= min) || strcmp(name, "release") == 0;
+}
+
+bool sf_run_dir_is_part(const char *name)
+{
+	/* Source: volcengine/verl trainer/ppo/ray_trainer.py (_save_checkpoint) */
+	static const char *const parts[] = { "actor", "critic" };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(parts); i++)
+		if (strcmp(name, parts[i]) == 0)
+			return true;
+	return false;
+}
+
+bool sf_run_dir_is_alias(const char *name)
+{
+	return strcmp(name, "latest") == 0 || strcmp(name, "latest-unsharded") == 0;
 }
 
 int64_t sf_run_dir_step(const char *name, size_t len)

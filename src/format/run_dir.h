@@ -10,8 +10,12 @@
 
 #define SF_RUN_DIR_LOOKED 64 /* directories of a run that are asked what they are */
 
-/* step100 step-100 checkpoint-100 iter_0000100 global_step100 global_step_100 ep1-ba100 */
+/* step100 step-100 checkpoint-100 iter_0000100 global_step100 global_step_100 ep1-ba100 release */
 bool sf_run_dir_is_step(const char *name);
+/* One of several checkpoints that make up a step: actor, critic. */
+bool sf_run_dir_is_part(const char *name);
+/* A link to one of the steps that trainers leave beside them: latest. */
+bool sf_run_dir_is_alias(const char *name);
 /* Which step such a name says, with fewer digits too (iter_500); -1: none, or over 18 digits. */
 int64_t sf_run_dir_step(const char *name, size_t len);
 /* Is @a the earlier one of two such names? qsort's kind of answer, of pointers to them. */

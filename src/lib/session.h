@@ -21,6 +21,8 @@ struct sf_session_options {
 	struct sf_store_options store; /* of stores that are no directory */
 	const char *source_format;     /* NULL: it is found out */
 	bool complete;                 /* refuse a damaged checkpoint */
+	bool runs;                     /* a run directory is opened too: sf_session.run */
+	unsigned refresh_s;            /* of runs: how long what was seen holds; 0: for ever */
 	struct sf_view_options view;
 };
 void sf_session_options_init(struct sf_session_options *o);
@@ -42,17 +44,24 @@ struct sf_session {
 	struct sf_catalog *catalog;
 	struct sf_reader *reader;
 	struct sf_tree *tree;
+	/* SOURCE is a run directory: ckpt is an empty one, tree shows the steps; NULL: it is none */
+	struct sf_run *run;
+	struct sf_view_options run_view;
 };
 /*
  * sf_session_store starts the threads and opens SOURCE (whose name is absolute from then on), so a
  * daemon has forked before and changes its directory after; sf_session_load reads the checkpoint.
- * sf_session_open does both. On failure everything is closed and *s is { 0 }. Messages name SOURCE.
+ * sf_session_open does both; where SOURCE is called latest and is none, it is that of the run around
+ * it. On failure everything is closed and *s is { 0 }. Messages name SOURCE.
  */
 int sf_session_store(struct sf_session *s, const struct sf_session_options *opt, const char *source,
                      struct sf_error *err);
 int sf_session_load(struct sf_session *s, struct sf_error *err);
 int sf_session_open(struct sf_session *s, const struct sf_session_options *opt, const char *source,
                     struct sf_error *err);
+/* The checkpoint, or the run, in the directory @dir of @above's store. */
+int sf_session_open_below(struct sf_session *s, const struct sf_session_options *opt,
+                          const struct sf_session *above, const char *dir, struct sf_error *err);
 void sf_session_close(struct sf_session *s);
 
 #endif

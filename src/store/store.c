@@ -1,11 +1,13 @@
 #include "config.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
 
 #include "base/mem.h"
 #include "base/near.h"
+#include "base/path.h"
 #include "store/hedge.h"
 #include "store/cache.h"
 #include "store/probe.h"
@@ -112,6 +114,21 @@ int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_op
 	}
 	*ret = s;
 	return 0;
+}
+
+int sf_store_below(struct sf_store *s, const char *dir, struct sf_store **ret, struct sf_error *err)
+{
+	SF_FREE char *source = NULL;
+	int r = sf_path_check(dir, strlen(dir), err);
+
+	if (r < 0)
+		return r;
+	if (s->ops->below)
+		return s->ops->below(s, dir, ret, err);
+	const char *slash = *s->source && s->source[strlen(s->source) - 1] == '/' ? "" : "/";
+	if (asprintf(&source, "%s%s%s", s->source, slash, dir) < 0)
+		return sf_fail(err, -ENOMEM, "'%s': no memory", dir);
+	return sf_store_open(s->io, source, s->opt, ret, err);
 }
 
 bool sf_store_probe(struct sf_io *io, const char *source, const struct sf_store_options *opt,

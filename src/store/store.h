@@ -157,6 +157,10 @@ struct sf_store_ops {
 	 * here. Of one that is far it never waits, and asks no server. */
 	int (*fd)(struct sf_store *s, const char *name, const struct sf_objinfo *want,
 	          struct sf_error *err);
+	/* A store of what is below the directory @dir, whatever has been mounted over its path
+	 * since. NULL: by its name, as any SOURCE. */
+	int (*below)(struct sf_store *s, const char *dir, struct sf_store **ret,
+	             struct sf_error *err);
 	/* What sf_store_probe() (probe.h) says of it. NULL: what opens it says what is wrong. */
 	bool (*probe)(struct sf_store *s, const struct sf_probe *p);
 	void (*free)(struct sf_store *s);
@@ -184,6 +188,10 @@ struct sf_store {
  */
 int sf_store_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                   struct sf_store **ret, struct sf_error *err);
+/* A store of the directory @dir of @s, with @s's options. Errors: those of sf_store_open, and of names
+ * that are no path. */
+int sf_store_below(struct sf_store *s, const char *dir, struct sf_store **ret,
+                   struct sf_error *err);
 /* The schemes of URLs, one after the other; NULL: no more. */
 const char *sf_store_scheme(size_t i);
 /* That which the first @len bytes of @source, which are none, may mean; NULL: none is near. */

@@ -3,6 +3,7 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -241,12 +242,53 @@ static void file_free(struct sf_store *s)
 	free(f);
 }
 
+static int file_below(struct sf_store *s, const char *dir, struct sf_store **ret,
+                      struct sf_error *err);
+
 static const struct sf_store_ops file_ops = {
 	.open = file_open,
 	.list = file_list,
 	.fd = file_fd,
+	.below = file_below,
 	.free = file_free,
 };
+
+/* Owns @dir and takes @source, malloc'ed. */
+static int make_store(struct sf_io *io, int dir, char *source, struct sf_store **ret)
+{
+	struct file_store *f = source ? calloc(1, sizeof(*f)) : NULL;
+
+	if (!f) {
+		free(source);
+		close(dir);
+		return -ENOMEM;
+	}
+	f->s.ops = &file_ops;
+	f->s.io = io;
+	f->s.source = source;
+	f->dir = dir;
+	*ret = &f->s;
+	return 0;
+}
+
+static int file_below(struct sf_store *s, const char *name, struct sf_store **ret,
+                      struct sf_error *err)
+{
+	struct file_store *f = (struct file_store *)s;
+	int dir = openat(f->dir, name, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char *source;
+	int r;
+
+	if (dir < 0)
+		return sf_fail_errno(err, "'%s/%s'", s->source, name);
+	if (asprintf(&source, "%s/%s", strcmp(s->source, "/") ? s->source : "", name) < 0)
+		source = NULL;
+	r = make_store(s->io, dir, source, ret);
+	if (r < 0)
+		return sf_fail(err, r, "'%s/%s': no memory", s->source, name);
+	(*ret)->opt = s->opt;
+	return 0;
+}
 
 /* The root of a mount holds every tensor several times, as .safetensors files: a checkpoint to look
  * at, and the wrong one. */
@@ -268,7 +310,6 @@ static bool is_our_mount(int dir, char *source, size_t size)
 int sf_store_file(struct sf_io *io, const char *path, const char *shown, struct sf_store **ret,
                   struct sf_error *err)
 {
-	struct file_store *f;
 	char by[PATH_MAX];
 	int dir = open(*path ? path : ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 
@@ -286,19 +327,9 @@ int sf_store_file(struct sf_io *io, const char *path, const char *shown, struct 
 		return sf_fail(err, -EINVAL, "'%.400s' is a shardfuse mount of '%.400s': give that",
 		               shown, by);
 	}
-	f = calloc(1, sizeof(*f));
-	if (f) /* links followed, no ".": what names it tomorrow too */
-		f->s.source = realpath(*path ? path : ".", NULL);
-	if (f && !f->s.source)
-		f->s.source = strdup(shown);
-	if (!f || !f->s.source) {
-		free(f);
-		close(dir);
+	/* links followed, no ".": what names it tomorrow too */
+	char *source = realpath(*path ? path : ".", NULL);
+	if (make_store(io, dir, source ? source : strdup(shown), ret) < 0)
 		return sf_fail(err, -ENOMEM, "'%s': no memory", shown);
-	}
-	f->s.ops = &file_ops;
-	f->s.io = io;
-	f->dir = dir;
-	*ret = &f->s;
 	return 0;
 }

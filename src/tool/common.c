@@ -245,9 +245,7 @@ static int config_line(struct sf_common *o, char *s, struct sf_error *err)
 	int r = kept ? sf_options_word(tables, dests, kept, err) : sf_fail(err, -ENOMEM, "'%s'", s);
 	if (r != 0)
 		return r;
-	const char *later = sf_options_later(s, len), *near = sf_options_near(tables, s, len);
-	if (later)
-		return sf_fail(err, -EINVAL, "%.*s: %s: not in this version", (int)len, s, later);
+	const char *near = sf_options_near(tables, s, len);
 	return sf_fail(err, -EINVAL,
 	               near ? "unknown option '%.*s': did you mean %s?" : "unknown option '%.*s'",
 	               (int)len, s, near);

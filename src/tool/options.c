@@ -61,27 +61,11 @@ const char *sf_options_near(const struct sf_opt *const *tables, const char *name
 	return near;
 }
 
-const char *sf_options_later(const char *name, size_t len)
-{
-	static const struct {
-		const char *name, *needs;
-	} later[] = {
-		{ "refresh", "run directories" },
-	};
-	for (size_t i = 0; i < SF_ARRAY_LEN(later); i++)
-		if (same_name(name, len, later[i].name))
-			return later[i].needs;
-	return NULL;
-}
-
 static int unknown(const struct sf_opt *const *tables, const char *shown, const char *name,
                    size_t len, struct sf_error *err)
 {
-	const char *near = sf_options_near(tables, name, len), *later = sf_options_later(name, len);
+	const char *near = sf_options_near(tables, name, len);
 
-	if (later)
-		return sf_fail(err, -EINVAL, "%.*s: %s: not in this version", (int)len + 2, shown,
-		               later);
 	if (near)
 		return sf_fail(err, -EINVAL, "unknown option '%s': did you mean --%s?", shown,
 		               near);

@@ -43,9 +43,6 @@ int sf_options_word(const struct sf_opt *const *tables, void *const *dests, char
                     struct sf_error *err);
 /* The option whose name is nearest to a misspelt one, or NULL. */
 const char *sf_options_near(const struct sf_opt *const *tables, const char *name, size_t len);
-/* What an option that this version does not have needs ("run directories"), or NULL: it is
- * unknown. */
-const char *sf_options_later(const char *name, size_t len);
 /* Columns that the names take in --help, at most SF_HELP_COLUMN. */
 #define SF_HELP_COLUMN 34
 size_t sf_options_width(const struct sf_opt *table);

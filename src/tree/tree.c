@@ -83,6 +83,26 @@ int sf_tree_new(const struct sf_catalog *c, struct sf_reader *r, struct sf_tree 
 	return 0;
 }
 
+int sf_tree_new_run(const struct sf_catalog *c, struct sf_reader *r, struct sf_run *run,
+                    struct sf_tree **ret, struct sf_error *err)
+{
+	struct sf_tree *t = calloc(1, sizeof(*t));
+	int res;
+
+	if (!t)
+		return sf_fail(err, -ENOMEM, "no memory for a tree");
+	t->c = c;
+	t->r = r;
+	t->run = run;
+	t->hf_same = SF_NONE;
+	res = sf_tree_cache_make(t, err);
+	if (res < 0)
+		sf_tree_free(t);
+	else
+		*ret = t;
+	return res;
+}
+
 void sf_tree_free(struct sf_tree *t)
 {
 	if (!t)
@@ -133,6 +153,8 @@ int sf_tree_readlink(struct sf_tree *t, sf_node n, char *buf, size_t size)
 {
 	const char *target = sf_root_link(t, n);
 
+	if (t->run)
+		return sf_tree_run_readlink(t, n, buf, size);
 	if (!target)
 		return -EINVAL;
 	memcpy(buf, target, SF_MIN(size, strlen(target)));

@@ -22,7 +22,7 @@ struct sf_attr {
 	uint64_t ino; /* hash of version and path: the same in every mount */
 	int64_t mtime_ns;
 	uint32_t nlink;
-	bool live;       /* .shardfuse/: size 0, read afresh at each open, direct I/O */
+	bool live;       /* read afresh at each open, direct I/O; .shardfuse/: of size 0 */
 	uint32_t listed; /* shards/: ckpt->listing[] index, for passthrough; else SF_NONE */
 };
 
@@ -30,6 +30,20 @@ struct sf_tree;
 int sf_tree_new(const struct sf_catalog *c, struct sf_reader *r, struct sf_tree **ret,
                 struct sf_error *err);
 void sf_tree_free(struct sf_tree *t);
+
+/*
+ * sf_tree_new_run - the root of a run directory: README, info.json, latest, .shardfuse/ and a
+ * directory for each complete step.
+ *
+ * @c: of an empty checkpoint. What is in a step is another tree's: sf_tree_step tells which.
+ * Names and texts are those of the moment.
+ */
+struct sf_run;
+int sf_tree_new_run(const struct sf_catalog *c, struct sf_reader *r, struct sf_run *run,
+                    struct sf_tree **ret, struct sf_error *err);
+/* Is @n a step of a run, from outside? Then *ret is its number there. */
+bool sf_tree_step(sf_node n, uint32_t *ret);
+sf_node sf_tree_step_node(uint32_t step);
 
 /* 0 or -ENOENT, -ENOTDIR. Never waits. Threads: all functions here, any number of calls at once. */
 int sf_tree_lookup(struct sf_tree *t, sf_node dir, const char *name, size_t len, sf_node *ret);

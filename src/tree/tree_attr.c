@@ -3,6 +3,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "format/run.h"
 #include "tree/tree_priv.h"
 
 /* The names that lead to a node, or others that tell it from all nodes of its kind: not its number,
@@ -81,7 +82,7 @@ static void describe(const struct sf_tree *t, sf_node n, struct sf_attr *ret)
 	*ret = (struct sf_attr){ .type = kind->dir ? SF_NODE_DIR : SF_NODE_FILE,
 		                 .mode = kind->dir ? 0555 : 0444,
 		                 .ino = ino_of(t, n),
-		                 .mtime_ns = t->c->ckpt->mtime_ns,
+		                 .mtime_ns = t->run ? sf_run_mtime(t->run) : t->c->ckpt->mtime_ns,
 		                 .nlink = kind->dir     ? 2
 		                          : kind->nlink ? kind->nlink(t, n)
 		                                        : 1,

@@ -24,6 +24,9 @@ static const struct sf_kind *const kinds[SF_T_NKINDS] = {
 	[SF_T_SHARDS_FILE] = &sf_kind_shards_file,
 	[SF_T_CONTROL] = &sf_kind_control,
 	[SF_T_CONTROL_FILE] = &sf_kind_control_file,
+	[SF_T_RUN_FILE] = &sf_kind_run_file,
+	[SF_T_RUN_STEP] = &sf_kind_run_step,
+	[SF_T_RUN_LATEST] = &sf_kind_run_latest,
 };
 
 static bool never(const struct sf_tree *t, sf_node n)

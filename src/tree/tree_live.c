@@ -74,6 +74,8 @@ int sf_tree_live_text(struct sf_tree *t, sf_node n, const struct sf_counters *c,
 	struct sf_budget_stat memory;
 	int r;
 
+	if (sf_node_kind(n) == SF_T_RUN_FILE)
+		return sf_tree_run_text(t, n, ret, ret_len, err);
 	if (sf_node_kind(n) != SF_T_CONTROL_FILE || !is_file(t, n))
 		return sf_fail(err, -ENOENT, "not a file of .shardfuse/");
 	sf_budget_stat(io->budget, &memory);

@@ -34,6 +34,9 @@ enum sf_tree_kind {
 	SF_T_SHARDS_FILE, /* ckpt->listing[] */
 	SF_T_CONTROL,
 	SF_T_CONTROL_FILE,
+	SF_T_RUN_FILE, /* of a run directory's root */
+	SF_T_RUN_STEP, /* a directory there, as its parent shows it */
+	SF_T_RUN_LATEST, /* the link to that step: a node each, for the kernel keeps what a link says */
 	SF_T_NKINDS
 };
 /* directories below state/ or shards/: what lies deeper has no path that the kernel would take */
@@ -83,6 +86,7 @@ struct sf_tree {
 	struct sf_arena arena;
 	const struct sf_catalog *c;
 	struct sf_reader *r;
+	struct sf_run *run;     /* the root is that of a run, and nothing else is there */
 	struct sf_hf *hf;       /* NULL: there is no hf/ */
 	struct sf_map hf_names; /* its files' names -> which of them: tree_hf.c */
 	struct sf_root_entry *root;
@@ -147,6 +151,7 @@ extern const struct sf_kind sf_kind_npy, sf_kind_pt, sf_kind_safetensors; /* tre
 extern const struct sf_kind sf_kind_npy_file, sf_kind_pt_file, sf_kind_safetensors_file;
 extern const struct sf_kind sf_kind_shards, sf_kind_shards_file;   /* tree_shards.c */
 extern const struct sf_kind sf_kind_control, sf_kind_control_file; /* tree_live.c */
+extern const struct sf_kind sf_kind_run_file, sf_kind_run_step, sf_kind_run_latest; /* tree_run.c */
 /* tree_kinds.c: of a number whatever it is; what is none of ours has a kind that is never valid. */
 const struct sf_kind *sf_kind_of(sf_node n);
 
@@ -176,6 +181,13 @@ bool sf_flat_shows(const struct sf_tree *t, enum sf_tree_kind file, uint32_t ent
 
 /* tree_shards.c */
 int sf_shards_make(struct sf_tree *t, struct sf_error *err);
+
+/* tree_run.c: of a tree whose run is set */
+int sf_tree_run_lookup(const struct sf_tree *t, const char *name, size_t len, sf_node *ret);
+int sf_tree_run_list(const struct sf_tree *t, uint64_t cookie, sf_tree_each *each, void *arg);
+int sf_tree_run_readlink(const struct sf_tree *t, sf_node n, char *buf, size_t size);
+int sf_tree_run_text(const struct sf_tree *t, sf_node n, char **ret, size_t *ret_len,
+                     struct sf_error *err);
 
 /* tree_live.c: .shardfuse/ */
 #define SF_NCONTROL 2

@@ -136,6 +136,8 @@ static bool is_root(const struct sf_tree *t, sf_node n)
 static int lookup(const struct sf_tree *t, sf_node dir, const char *name, size_t len, sf_node *ret)
 {
 	(void)dir;
+	if (t->run)
+		return sf_tree_run_lookup(t, name, len, ret);
 	/* a few hundred names at most, and the kernel remembers what it found */
 	for (uint32_t i = 0; i < t->nroot; i++)
 		if (strlen(t->root[i].name) == len && memcmp(t->root[i].name, name, len) == 0) {
@@ -149,6 +151,8 @@ static int list(const struct sf_tree *t, sf_node dir, uint64_t cookie, sf_tree_e
                 void *arg)
 {
 	(void)dir;
+	if (t->run)
+		return sf_tree_run_list(t, cookie, each, arg);
 	for (uint64_t i = cookie; i < t->nroot; i++) {
 		const struct sf_root_entry *e = &t->root[i];
 		int r = each(arg, e->name, strlen(e->name), node_of(t, (uint32_t)i), type_of(e),

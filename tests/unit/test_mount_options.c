@@ -74,20 +74,22 @@ START_TEST(options_of_the_views_and_the_common_ones_are_words)
 }
 END_TEST
 
-START_TEST(what_this_version_cannot_do_says_so)
+START_TEST(refresh_is_a_number_of_seconds)
 {
-	static const char *const words[] = { "refresh=3" };
-	for (size_t i = 0; i < SF_ARRAY_LEN(words); i++) {
-		struct set s = { 0 };
-		struct sf_error err = SF_ERROR_INIT;
-		ck_assert_int_eq(apply(&s, words[i], &err), -EINVAL);
-		ck_assert_msg(strstr(err.msg, "not in this version") &&
-		                      strncmp(strchr(err.msg, '\'') + 1, words[i],
-		                              strcspn(words[i], "=")) == 0,
-		              "%s", err.msg);
-		drop(&s);
-		s.o.sloppy = true; /* mount -s takes anything */
-		ck_assert_int_eq(apply(&s, words[i], &err), 0);
+	static const char *const wrong[] = { "refresh=-1", "refresh=x", "refresh=1s",
+		                             "refresh=", "refresh=4294968" };
+	struct sf_error err = SF_ERROR_INIT;
+	struct set s = { 0 };
+
+	ck_assert_int_eq(apply(&s, "ro", &err), 0);
+	ck_assert_uint_eq(s.c.session.refresh_s, 10);
+	ck_assert(s.c.session.runs);
+	drop(&s);
+	ck_assert_int_eq(apply(&s, "refresh=0", &err), 0);
+	ck_assert_uint_eq(s.c.session.refresh_s, 0);
+	drop(&s);
+	for (size_t i = 0; i < SF_ARRAY_LEN(wrong); i++) {
+		ck_assert_int_eq(apply(&s, wrong[i], &err), -EINVAL);
 		drop(&s);
 	}
 }
@@ -191,7 +193,7 @@ int main(void)
 	TCase *tc = tcase_create("words");
 	tcase_add_test(tc, what_mount_and_systemd_add_is_ignored);
 	tcase_add_test(tc, options_of_the_views_and_the_common_ones_are_words);
-	tcase_add_test(tc, what_this_version_cannot_do_says_so);
+	tcase_add_test(tc, refresh_is_a_number_of_seconds);
 	tcase_add_test(tc, unknown_words_are_errors_that_name_the_near_one);
 	tcase_add_test(tc, the_kernel_gets_read_only_and_the_source_escaped_last);
 	tcase_add_test(tc, allow_root_does_not_let_everybody_in);

@@ -136,16 +136,8 @@ START_TEST(help_is_aligned_by_columns)
 }
 END_TEST
 
-START_TEST(options_of_later_versions_are_told_from_unknown_ones)
+START_TEST(what_is_misspelt_has_a_near_one)
 {
-	struct sf_error err = SF_ERROR_INIT;
-	struct own o;
-	char *argv[] = { "--refresh=/x" };
-
-	ck_assert_int_eq(parse(&o, &err, 1, argv), -EINVAL);
-	ck_assert_str_eq(err.msg, "--refresh: run directories: not in this version");
-	ck_assert_str_eq(sf_options_later("refresh", 7), "run directories");
-	ck_assert_ptr_null(sf_options_later("text", 4));
 	ck_assert_str_eq(sf_options_near(tables, "oter_flag", 9), "other-flag");
 	ck_assert_ptr_null(sf_options_near(tables, "x", 1));
 }
@@ -215,7 +207,7 @@ int main(void)
 	tcase_add_test(tc, lists_split_and_repeats_add_up);
 	tcase_add_test(tc, a_misspelt_option_names_the_one_meant);
 	tcase_add_test(tc, help_is_aligned_by_columns);
-	tcase_add_test(tc, options_of_later_versions_are_told_from_unknown_ones);
+	tcase_add_test(tc, what_is_misspelt_has_a_near_one);
 	tcase_add_test(tc, wrong_values_are_refused);
 	tcase_add_test(tc, sizes_know_both_kinds_of_units);
 	tcase_add_test(tc, mount_words_set_clear_and_split_at_colons);
