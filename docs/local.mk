@@ -13,6 +13,8 @@ dist_docs_DATA = \
 	%D%/semantics.md
 docsformatsdir = $(docdir)/docs/formats
 dist_docsformats_DATA = \
+	%D%/formats/README.md \
 	%D%/formats/dcp.md \
 	%D%/formats/megatron.md \
+	%D%/formats/rankfiles.md \
 	%D%/formats/unread.md

@@ -213,6 +213,13 @@ SF_SOURCES_FORMAT = \
 	%D%/format/megatron/megatron_find.c \
 	%D%/format/megatron/megatron_keys.c \
 	%D%/format/megatron/megatron_zarr.c \
+	%D%/format/rankfiles/format_rankfiles.c \
+	%D%/format/rankfiles/rankfiles_join.c \
+	%D%/format/rankfiles/rankfiles_lower.c \
+	%D%/format/rankfiles/rankfiles_optim.c \
+	%D%/format/rankfiles/rankfiles_runs.c \
+	%D%/format/rankfiles/rankfiles_set.c \
+	%D%/format/rankfiles/rankfiles_split.c \
 	%D%/format/run.c \
 	%D%/format/run_dir.c \
 	%D%/format/run_look.c \

@@ -175,6 +175,7 @@ TESTS_FORMAT = \
 	%D%/format/test_far_looks \
 	%D%/format/test_megatron \
 	%D%/format/test_negated \
+	%D%/format/test_rankfiles \
 	%D%/format/test_roles \
 	%D%/format/test_seam_fill \
 	%D%/format/test_seam_layouts \
@@ -401,6 +402,6 @@ endif
 EXTRA_DIST += %D%/format/megatron_world.h %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/dcp_world.h %D%/format/seam_torch.h %D%/format/seam_tree.h %D%/format/seam_world.h %D%/lib/builder_world.h %D%/lib/ckpt_find.h %D%/lib/hf_world.h %D%/lib/item_cache_world.h %D%/lib/library_world.h %D%/lib/pt_read_back.h %D%/lib/reader_world.h %D%/lib/st_world.h %D%/lib/write_world.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
 EXTRA_DIST += %D%/unit/value_json_cases.h %D%/fuse/slots_world.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
-EXTRA_DIST += %D%/lib/aws_world.h %D%/lib/far_world.h %D%/lib/list_world.h %D%/lib/sigv4_check.h %D%/lib/fault_campaign.h
+EXTRA_DIST += %D%/lib/family_world.h %D%/lib/aws_world.h %D%/lib/far_world.h %D%/lib/list_world.h %D%/lib/sigv4_check.h %D%/lib/fault_campaign.h
 EXTRA_DIST += %D%/lib/zstd_items.h
 EXTRA_DIST += %D%/lib/cache_asked.h %D%/lib/cache_world.h

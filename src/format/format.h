@@ -47,6 +47,8 @@ extern const struct sf_format sf_format_megatron;
 /* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF
  * directories */
 extern const struct sf_format sf_format_safetensors;
+/* a file of torch.save for each rank */
+extern const struct sf_format sf_format_rankfiles;
 
 /*
  * sf_format_check - can a checkpoint be loaded from @store, as far as names tell? 0, or why not.

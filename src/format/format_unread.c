@@ -21,11 +21,7 @@ static const struct {
 } by_name[] = {
 	{ "megatron", "*mp_rank_[0-9]*/model_optim_rng.pt",
 	  "Megatron-LM legacy (torch) checkpoint" },
-	{ "rank-files", "*model_world_size_[0-9]*_rank_[0-9]*.pt",
-	  "FSDP checkpoint of one file per rank" },
-	{ "rank-files", "*pytorch_model_fsdp_*_rank[0-9]*.bin",
-	  "accelerate FSDP checkpoint of one file per rank (LOCAL_STATE_DICT)" },
-	{ "rank-files", "*pytorch_model_fsdp*.bin",
+	{ "torch", "*pytorch_model_fsdp*.bin",
 	  "accelerate FSDP checkpoint of one file (FULL_STATE_DICT)" },
 	{ "composer", "*ep[0-9]*-ba[0-9]*-rank[0-9]*.t*",
 	  "Composer checkpoint of DeepSpeed archives, one per rank" },
@@ -142,20 +138,15 @@ void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size
 	}
 }
 
-const char sf_unread_names[] =
-	"olmo-core and composer where they are DCP; deepspeed, rank-files and torch are "
-	"not supported by this version";
+const char sf_unread_names[] = "olmo-core and composer where they are DCP; deepspeed and torch are "
+			       "not supported by this version";
 
 int sf_unread_format(const char *name)
 {
 	static const struct {
 		const char *name;
 		int dcp;
-	} known[] = { { "olmo-core", 2 },
-		      { "composer", 2 },
-		      { "deepspeed", 1 },
-		      { "rank-files", 1 },
-		      { "torch", 1 } };
+	} known[] = { { "olmo-core", 2 }, { "composer", 2 }, { "deepspeed", 1 }, { "torch", 1 } };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
 		if (strcmp(known[i].name, name) == 0)
