@@ -53,7 +53,43 @@ def incomplete():
         check("files that are called like steps are none", r.returncode == 1 and "c'" in r.stderr, r.stderr)
 
 
-for part in (named, incomplete):
+def verbs():
+    with tempfile.TemporaryDirectory() as d:
+        r = run("find", d)
+        check("find: nothing", r.returncode == 1 and "no complete checkpoint" in r.stderr and not r.stdout, r.stderr)
+        check("latest: nothing", run("latest", d).returncode == 1)
+        check("find, latest: not there", run("find", f"{d}/x").returncode == 2 and run("latest", f"{d}/x").returncode == 2)
+        for s, mark in (("step9", '{"ephemeral": false, "version": "3.0.0"}'), ("step10", '{"ephemeral": true}'), ("step20", '{"ephemeral": null}'), ("step30", None), ("step40", "x")):
+            shutil.copytree(CKPT, f"{d}/{s}")
+            if mark:
+                open(f"{d}/{s}/.metadata.json", "w").write(mark)
+        os.unlink(f"{d}/step40/.metadata")
+        r = run("find", d)
+        lines = [line.split()[:2] for line in r.stdout.splitlines()]
+        check("find", r.returncode == 0 and lines == [["step9", "permanent"], ["step10", "ephemeral"], ["step20", "permanent"], ["step30", "complete"], ["step40", "incomplete"]], r.stdout)
+        check("find says why", "not committed" in r.stdout.splitlines()[-1], r.stdout)
+        real = os.path.realpath(d)
+        for args, want in ((["--ephemeral"], ["step10"]), (["--permanent"], ["step9", "step20", "step30"]), ([], ["step9", "step10", "step20", "step30"])):
+            j = jrun("find", d, *args)
+            check(f"find --json {args}", [c["name"] for c in j["checkpoints"]] == want and j["checkpoints"][0]["path"] == f"{real}/{want[0]}" and j["latest"] == "step30", j)
+            check(f"find {args}", [line.split()[0] for line in run("find", d, *args).stdout.splitlines() if "incomplete" not in line] == want)
+        j = jrun("find", d)
+        check("find --json: marks, numbers, reasons", [c.get("ephemeral") for c in j["checkpoints"]] == [False, True, False, None] and j["checkpoints"][1]["step"] == 10
+              and [c["name"] for c in j["incomplete"]] == ["step40"] and "not committed" in j["incomplete"][0]["why"], j)
+        r = run("latest", d)
+        check("latest", r.returncode == 0 and r.stdout == f"{real}/step30\n", r.stdout)
+        check("RUN/latest is a source", jrun("info", f"{d}/latest")["step"] == 30 and jrun("info", f"{d}/latest/")["step"] == 30 and jrun("info", "latest", cwd=d)["step"] == 30)
+        open(f"{d}/latest", "w").write("step20")
+        check("as the trainer says", run("latest", d).stdout == f"{real}/step20\n" and jrun("info", f"{d}/latest")["step"] == 20)
+        for s in ("step9", "step20", "step30"):
+            os.unlink(f"{d}/{s}/.metadata")
+        check("find --permanent: none", run("find", d, "--permanent").returncode == 1)
+        os.unlink(f"{d}/step10/.metadata")
+        r = run("info", f"{d}/latest")
+        check("RUN/latest of none says so", r.returncode == 1 and "latest" in r.stderr, r.stderr)
+
+
+for part in (named, incomplete, verbs):
     with attempt(part.__name__):
         part()
 finish()
