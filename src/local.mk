@@ -369,6 +369,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_diff.c \
 	%D%/cli/cmd_doctor.c \
 	%D%/cli/cmd_drop.c \
+	%D%/cli/cmd_explain.c \
 	%D%/cli/cmd_export.c \
 	%D%/cli/cmd_find.c \
 	%D%/cli/cmd_get.c \

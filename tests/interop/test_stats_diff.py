@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""stats and diff against numpy and torch: every dtype, NaN and Inf, many blocks; two checkpoints of other shardings."""
+"""stats, diff and explain against numpy and torch: every dtype, NaN and Inf, many blocks; two checkpoints of other shardings."""
 import warnings
 
 from common import *  # noqa: F403
@@ -131,6 +131,24 @@ def shardings(d):
     check("diff of a sharded one and itself", r.returncode == 0 and r.stdout == "", r.stdout + r.stderr)
 
 
+def explain(ck):
+    """Every byte of a part comes from one item, and lies inside it."""
+    import random
+    rnd = random.Random(7)
+    for k in jrun("keys", ck)["keys"]:
+        if "shape" not in k or not k["shape"]:
+            continue
+        cut = [sorted(rnd.sample(range(n + 1), 2)) if n else [0, 0] for n in k["shape"]]
+        part = "[" + ",".join(f"{a}:{b}" for a, b in cut) + "]"
+        for key, want in ((k["key"], k["bytes"]), (k["key"] + part, math.prod(b - a for a, b in cut) * (k["bytes"] // max(1, math.prod(k["shape"]))))):
+            e = jrun("explain", ck, key)["reads"][0]
+            check(f"explain {key}: all its bytes, once", e["bytes"] == want == sum(i["bytes"] for i in e["items"]), e)
+            check(f"explain {key}: inside the items", all(i["payload"][1] - i["payload"][0] >= i["bytes"] and i["payload"][1] <= i["length"] for i in e["items"]), e)
+            check(f"explain {key}: the items that info shows", {(i["file"], i["offset"]) for i in e["items"]} <= {(x["file"], x["offset"]) for x in k["shards"]}, e)
+    r = run("explain", ck, key)
+    check("explain for people", r.returncode == 0 and "of the payload" in r.stdout, r.stdout + r.stderr)
+
+
 with tempfile.TemporaryDirectory(prefix="sf-interop-") as d:
     sd = values(11)
     with attempt("stats"):
@@ -139,4 +157,7 @@ with tempfile.TemporaryDirectory(prefix="sf-interop-") as d:
         diff(d, sd)
     with attempt("shardings"):
         shardings(d)
+for case in ("tp_col4", "fsdp4"):
+    with attempt("explain"):
+        explain(next(p for f in ("dcp-2.14", "dcp-2.6") for p in [f"{DATA}/{f}/{case}/ckpt"] if os.path.exists(p)))
 finish()
