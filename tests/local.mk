@@ -177,6 +177,7 @@ TESTS_FORMAT = \
 	%D%/format/test_negated \
 	%D%/format/test_rankfiles \
 	%D%/format/test_roles \
+	%D%/format/test_seam_cast \
 	%D%/format/test_seam_fill \
 	%D%/format/test_seam_layouts \
 	%D%/format/test_seam_said \

@@ -102,6 +102,11 @@ struct sf_tensor_more {
 	/* a chunk without an item is full of this element; else such a chunk is damage */
 	bool has_fill;
 	uint8_t fill[16];
+	/* its values are those of ckpt->tensor[source], cast: its chunks are that one's, and their
+	 * items of stored_dtype */
+	bool is_cast;
+	uint8_t stored_dtype;
+	uint32_t source;
 };
 
 struct sf_tensor {
@@ -146,6 +151,12 @@ struct sf_inline {
 	const struct sf_torch_record *storage;
 	uint32_t nstorages;
 };
+
+/* What its items' elements are: its own dtype, unless it is another tensor's values, cast. */
+static inline enum sf_dtype sf_tensor_stored(const struct sf_tensor *t)
+{
+	return (enum sf_dtype)(t->more && t->more->is_cast ? t->more->stored_dtype : t->dtype);
+}
 
 /* A non-tensor leaf: a pickled value. */
 struct sf_object {

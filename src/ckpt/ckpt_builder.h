@@ -104,6 +104,15 @@ uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name,
  * bytes as its dtype has. */
 int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void *element,
                          struct sf_error *err);
+/*
+ * sf_ckpt_builder_cast - @tensor, which has no chunks of its own, has the values of @of, cast to its
+ * dtype (nearest even): 16-bit weights of which only the 32-bit masters are stored.
+ *
+ * Any time before finish; @of may come later in the checkpoint. -EBADMSG another shape, a dtype that
+ * is no float, or @of is such a tensor itself.
+ */
+int sf_ckpt_builder_cast(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t of,
+                         struct sf_error *err);
 /* What safetensors blobs have @tensor under, when that is not the key's name. */
 int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,
                                 size_t len, struct sf_error *err);

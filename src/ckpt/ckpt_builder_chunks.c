@@ -365,6 +365,35 @@ int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void 
 	return 0;
 }
 
+int sf_ckpt_builder_cast(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t of,
+                         struct sf_error *err)
+{
+	const struct sf_tensor *t, *u;
+	struct sf_tensor_more *more;
+	int r = sf_builder_close(b, err);
+
+	if (r < 0)
+		return r;
+	if (tensor >= b->tensors.n || of >= b->tensors.n)
+		return sf_fail(err, -EBADMSG, "tensor %u cast from tensor %u of %zu", tensor, of,
+		               b->tensors.n);
+	t = &b->tensors.at[tensor];
+	u = &b->tensors.at[of];
+	if (t->nchunks || t->ndim != u->ndim || (u->more && u->more->is_cast) ||
+	    memcmp(t->shape, u->shape, t->ndim * sizeof(*t->shape)) != 0 ||
+	    !sf_dtype_info((enum sf_dtype)t->dtype)->is_float ||
+	    !sf_dtype_info((enum sf_dtype)u->dtype)->is_float)
+		return sf_fail(err, -EBADMSG, "tensor '%.200s' cannot be '%.200s' in another dtype",
+		               b->keys.at[t->key].name, b->keys.at[u->key].name);
+	more = more_of(b, tensor);
+	if (!more)
+		return sf_builder_no_memory(err, b);
+	more->is_cast = true;
+	more->stored_dtype = u->dtype;
+	more->source = of;
+	return 0;
+}
+
 int sf_ckpt_builder_stored_name(struct sf_ckpt_builder *b, uint32_t tensor, const char *name,
                                 size_t len, struct sf_error *err)
 {

@@ -397,13 +397,14 @@ void sf_check_item_text(const struct sf_item_check *c, uint64_t off, uint64_t le
 static uint64_t raw_bytes(const struct sf_tensor *t, uint32_t i)
 {
 	const struct sf_chunk_layout *l = t->more && t->more->layout ? &t->more->layout[i] : NULL;
+	const uint64_t elem = sf_dtype_info(sf_tensor_stored(t))->bytes;
 	uint64_t span = 1;
 
 	if (!l || !l->stride || sf_chunk_empty(t, i))
-		return sf_chunk_part_len(t, i) * sf_dtype_info(t->dtype)->bytes;
+		return sf_chunk_part_len(t, i) * elem;
 	for (unsigned d = 0; d < t->ndim; d++) /* fits: the builder saw to that */
 		span += (uint64_t)l->stride[d] * (sf_chunk_extent(t, i, d) - 1);
-	return span * sf_dtype_info(t->dtype)->bytes;
+	return span * elem;
 }
 
 bool sf_check_chunk(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t i,

@@ -188,6 +188,39 @@ static int finish_cover(struct sf_ckpt_builder *b, struct sf_tensor *t, uint64_t
 	return r;
 }
 
+static bool is_cast(const struct sf_tensor *t)
+{
+	return t->more && t->more->is_cast;
+}
+
+/* What is another tensor's values has that one's chunks, and its damage. */
+static int finish_casts(struct sf_ckpt_builder *b)
+{
+	for (size_t i = 0; i < b->tensors.n; i++) {
+		struct sf_tensor *t = &b->tensors.at[i], own = *t;
+		char text[SF_ERROR_MAX];
+		if (!is_cast(t))
+			continue;
+		*t = b->tensors.at[own.more->source];
+		struct sf_tensor_more *more = (struct sf_tensor_more *)own.more;
+		if (t->more)
+			more->layout = t->more->layout;
+		snprintf(text, sizeof(text), "it is '%.200s' cast, which is not whole",
+		         b->keys.at[t->key].name);
+		t->key = own.key;
+		t->dtype = own.dtype;
+		t->bytes = own.bytes;
+		t->shape = own.shape;
+		t->more = more;
+		if (t->flags & (SF_TENSOR_HOLE | SF_TENSOR_DAMAGED) &&
+		    sf_builder_warn_key(b, t->key,
+		                        t->flags & SF_TENSOR_HOLE ? "hole" : "missing-item",
+		                        text) < 0)
+			return -ENOMEM;
+	}
+	return 0;
+}
+
 /* Items of one tensor; a kind of damage is told once, with the first chunk that has it. */
 static int finish_items(struct sf_ckpt_builder *b, struct sf_tensor *t)
 {
@@ -358,6 +391,8 @@ static int finish_all(struct sf_ckpt_builder *b, struct sf_error *err)
 	ckpt->nlisting = (uint32_t)b->listing.n;
 
 	for (size_t i = 0; i < b->tensors.n && r >= 0; i++) {
+		if (is_cast(&b->tensors.at[i]))
+			continue;
 		r = finish_cover(b, &b->tensors.at[i], &budget);
 		if (r >= 0)
 			r = finish_items(b, &b->tensors.at[i]);
@@ -370,6 +405,8 @@ static int finish_all(struct sf_ckpt_builder *b, struct sf_error *err)
 		r = note_deep(b);
 	if (r >= 0)
 		r = sf_builder_note_shared(b);
+	if (r >= 0)
+		r = finish_casts(b);
 	if (r < 0)
 		return sf_builder_no_memory(err, b);
 	r = sf_builder_finish_ties(b, err);

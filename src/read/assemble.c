@@ -342,25 +342,41 @@ int sf_op_settle_batch(struct sf_op *op)
 
 /* ---- the end ---- */
 
-static void cast(void *dst, enum sf_dtype to, const void *src, enum sf_dtype from, uint64_t n)
+/* How elements are cast: by way of another dtype where @via is set. */
+struct casting {
+	enum sf_dtype from, via, to;
+};
+
+static void cast(const struct casting *c, void *dst, const void *src, uint64_t n)
 {
-	if (to == from)
-		memcpy(dst, src, n * sf_dtype_info(to)->bytes);
-	else
-		sf_dtype_cast(dst, to, src, from, n);
+	enum { SOME = 256 };
+	uint64_t some[SOME]; /* elements of 8 bytes or fewer */
+	const uint64_t a = sf_dtype_info(c->from)->bytes, b = sf_dtype_info(c->to)->bytes;
+
+	if (!c->via && c->to == c->from) {
+		memcpy(dst, src, n * b);
+	} else if (!c->via) {
+		sf_dtype_cast(dst, c->to, src, c->from, n);
+	} else {
+		for (uint64_t i = 0; i < n; i += SOME) {
+			const size_t k = SF_MIN(n - i, (uint64_t)SOME);
+			sf_dtype_cast(some, c->via, (const uint8_t *)src + i * a, c->from, k);
+			sf_dtype_cast((uint8_t *)dst + i * b, c->to, some, c->via, k);
+		}
+	}
 }
 
 static void cast_part(struct sf_op *op, const struct sf_part *part)
 {
-	enum sf_dtype from = op->r->ckpt->tensor[part->index].dtype, to = part->cast;
-	uint64_t a = sf_dtype_info(from)->bytes, b = sf_dtype_info(to)->bytes, n;
+	const struct casting c = { op->r->ckpt->tensor[part->index].dtype, part->via, part->cast };
+	uint64_t a = sf_dtype_info(c.from)->bytes, b = sf_dtype_info(c.to)->bytes, n;
 	const uint8_t *src = op->cast.at + part->cast_at;
 	uint8_t *dst = op->dst + part->dst, one[16];
 	uint64_t left = part->len;
 
 	if (part->cast_skip) {
 		n = SF_MIN(b - part->cast_skip, left);
-		cast(one, to, src, from, 1);
+		cast(&c, one, src, 1);
 		memcpy(dst, one + part->cast_skip, n);
 		dst += n;
 		src += a;
@@ -368,9 +384,9 @@ static void cast_part(struct sf_op *op, const struct sf_part *part)
 	}
 	n = left / b;
 	if (n)
-		cast(dst, to, src, from, n);
+		cast(&c, dst, src, n);
 	if (left % b) {
-		cast(one, to, src + n * a, from, 1);
+		cast(&c, one, src + n * a, 1);
 		memcpy(dst + n * b, one, left % b);
 	}
 }

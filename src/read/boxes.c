@@ -84,13 +84,12 @@ int sf_parts_box(struct sf_parts *p, uint32_t tensor, const struct sf_read_box *
 
 	if (tensor >= ckpt->ntensors || p->list.n != p->nboxes || (p->at && !p->nboxes))
 		return -ERANGE;
-	t = &ckpt->tensor[tensor];
-	if (cast != SF_DTYPE_NONE && cast != t->dtype) {
+	part.index = sf_part_source(ckpt, tensor, &cast, &part.via);
+	t = &ckpt->tensor[part.index];
+	if (cast != t->dtype || part.via) {
 		if (!sf_dtype_info(cast)->is_float || !sf_dtype_info(t->dtype)->is_float)
 			return -ERANGE;
 		part.cast = (uint8_t)cast;
-	} else {
-		cast = t->dtype;
 	}
 	for (unsigned d = 0; d < t->ndim; d++) {
 		if (box->origin[d] > t->shape[d] || box->extent[d] > t->shape[d] - box->origin[d])

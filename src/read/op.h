@@ -32,6 +32,7 @@ enum sf_part_kind {
 struct sf_part {
 	uint8_t kind;
 	uint8_t cast;      /* enum sf_dtype, SF_DTYPE_NONE as stored */
+	uint8_t via;       /* cast to this first: what a tensor is that is another's values */
 	uint8_t cast_skip; /* bytes of the first cast element that are not asked for */
 	uint32_t index;
 	uint64_t dst, len;     /* bytes of the read */
@@ -319,6 +320,10 @@ int sf_op_steps(struct sf_op *op);        /* 0 done, SF_STEP_WAITS, or negative 
 
 /* parts.c */
 int sf_op_begin(struct sf_op *op, struct sf_read *rd); /* the view says its parts */
+/* The tensor whose items are read for @tensor: itself, or that whose values it is. *cast: none becomes
+ * its own dtype; *ret_via as struct sf_part has it. */
+uint32_t sf_part_source(const struct sf_ckpt *ckpt, uint32_t tensor, enum sf_dtype *cast,
+                        uint8_t *ret_via);
 int sf_parts_add(struct sf_parts *p, struct sf_part part);
 /* The length of an object's item after its transform, as 8 bytes in the machine's order. */
 int sf_parts_object_len(struct sf_parts *p, uint32_t object);

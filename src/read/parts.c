@@ -53,6 +53,21 @@ int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len)
 	return p->op->may_wait ? put_later(p, at, len) : put_now(p, at, len);
 }
 
+uint32_t sf_part_source(const struct sf_ckpt *ckpt, uint32_t tensor, enum sf_dtype *cast,
+                        uint8_t *ret_via)
+{
+	const struct sf_tensor *t = &ckpt->tensor[tensor];
+
+	if (*cast == SF_DTYPE_NONE)
+		*cast = t->dtype;
+	*ret_via = SF_DTYPE_NONE;
+	if (!t->more || !t->more->is_cast)
+		return tensor;
+	if (*cast != (enum sf_dtype)t->dtype)
+		*ret_via = t->dtype;
+	return t->more->source;
+}
+
 /*
  * Of integers whole elements are read, and the range is cut out of them: one whose item is lazily
  * negated needs the bytes below for its carry, and which items are is known only from their
@@ -76,10 +91,9 @@ int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t 
 
 	if (tensor >= ckpt->ntensors)
 		return -ERANGE;
-	t = &ckpt->tensor[tensor];
-	if (cast == SF_DTYPE_NONE)
-		cast = t->dtype;
-	if (cast != t->dtype ||
+	part.index = sf_part_source(ckpt, tensor, &cast, &part.via);
+	t = &ckpt->tensor[part.index];
+	if (cast != t->dtype || part.via ||
 	    (off <= t->bytes && len <= t->bytes - off && cuts_an_integer(t->dtype, off, len))) {
 		uint64_t to = sf_dtype_info(cast)->bytes, from = sf_dtype_info(t->dtype)->bytes,
 			 first, end;

@@ -48,7 +48,8 @@ static int check_chunk(struct sf_session *s, uint32_t tensor, uint32_t i, struct
 {
 	const struct sf_ckpt *k = s->ckpt;
 	const struct sf_tensor *t = &k->tensor[tensor];
-	uint64_t elem = sf_dtype_info(t->dtype)->bytes, one[2];
+	const uint64_t own = sf_dtype_info(t->dtype)->bytes; /* of what is read */
+	uint64_t elem = sf_dtype_info(sf_tensor_stored(t))->bytes, one[2];
 	struct sf_error why = SF_ERROR_INIT;
 	char name[SF_PLACE_NAME];
 	struct sf_chunk c;
@@ -59,15 +60,14 @@ static int check_chunk(struct sf_session *s, uint32_t tensor, uint32_t i, struct
 		return 0;
 	const struct sf_place *p = &k->place[c.place];
 	if (p->unreadable) /* no byte of it can be had */
-		return sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * elem, one, elem,
-		                      err);
+		return sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * own, one, own, err);
 	if (c.part_len * elem <= room_of(k, &c))
 		return 0;
 	/* what the load has compared: a stride of 0 makes much of little, as in an archive */
 	if (p->form == SF_ITEM_RAW && t->more && t->more->layout && t->more->layout[i].stride)
 		return 0;
 	if (p->form == SF_ITEM_TORCH && p->codec == SF_CODEC_NONE) {
-		r = sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * elem, one, elem, &why);
+		r = sf_read_tensor(s->reader, tensor, sf_chunk_first(t, i) * own, one, own, &why);
 		if (r >= 0)
 			return 0;
 	}
