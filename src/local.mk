@@ -211,7 +211,12 @@ SF_SOURCES_FORMAT = \
 	%D%/format/megatron/megatron_common.c \
 	%D%/format/megatron/megatron_dist.c \
 	%D%/format/megatron/megatron_find.c \
+	%D%/format/megatron/megatron_join.c \
 	%D%/format/megatron/megatron_keys.c \
+	%D%/format/megatron/megatron_legacy.c \
+	%D%/format/megatron/megatron_names.c \
+	%D%/format/megatron/megatron_ranks.c \
+	%D%/format/megatron/megatron_rules.c \
 	%D%/format/megatron/megatron_zarr.c \
 	%D%/format/rankfiles/format_rankfiles.c \
 	%D%/format/rankfiles/rankfiles_join.c \

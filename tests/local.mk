@@ -174,6 +174,7 @@ TESTS_FORMAT = \
 	%D%/format/test_composite \
 	%D%/format/test_far_looks \
 	%D%/format/test_megatron \
+	%D%/format/test_megatron_legacy \
 	%D%/format/test_negated \
 	%D%/format/test_rankfiles \
 	%D%/format/test_roles \
@@ -251,6 +252,8 @@ TESTS_FUSE = \
 	%D%/unit/test_fs_errno \
 	%D%/unit/test_ask \
 	%D%/unit/test_atomic_file \
+	%D%/unit/test_megatron_names \
+	%D%/unit/test_megatron_rules \
 	%D%/unit/test_mem \
 	%D%/unit/test_mount_options \
 	%D%/unit/test_mountpoint \

@@ -19,7 +19,8 @@ void sf_ckpt_free(struct sf_ckpt *ckpt)
 bool sf_warning_is_note(const char *code)
 {
 	static const char *const notes[] = { "unread-files",    "plain-reading", "deep-path",
-		                             "tensor-subclass", "shared-item",   "ranks-differ" };
+		                             "tensor-subclass", "shared-item",   "ranks-differ",
+		                             "per-rank" };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(notes); i++)
 		if (strcmp(notes[i], code) == 0)

@@ -12,6 +12,9 @@ struct sf_load_options {
 	/* Set where SOURCE is no checkpoint, but holds those of a run (run.h): the load fails
 	 * without a look at them. NULL: it fails with what to type instead. */
 	bool *ret_run;
+	/* --join-rules: the text of rules for tensor-parallel pieces, which were checked
+	 * (megatron/megatron_rules.h); NULL: those that are built in */
+	const char *join_rules;
 };
 
 struct sf_format {

@@ -19,8 +19,6 @@
 static const struct {
 	const char *format, *pattern, *what;
 } by_name[] = {
-	{ "megatron", "*mp_rank_[0-9]*/model_optim_rng.pt",
-	  "Megatron-LM legacy (torch) checkpoint" },
 	{ "torch", "*pytorch_model_fsdp*.bin",
 	  "accelerate FSDP checkpoint of one file (FULL_STATE_DICT)" },
 	{ "composer", "*ep[0-9]*-ba[0-9]*-rank[0-9]*.t*",

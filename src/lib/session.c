@@ -126,7 +126,8 @@ int sf_session_load(struct sf_session *s, struct sf_error *err)
 	bool run = false;
 	const struct sf_load_options load = { .source_format = s->opt->source_format,
 		                              .complete = s->opt->complete,
-		                              .ret_run = s->opt->runs ? &run : NULL };
+		                              .ret_run = s->opt->runs ? &run : NULL,
+		                              .join_rules = s->opt->join_rules };
 	struct sf_session_watch *watch = sf_session_watch_begin(s->io, "loading", s->store->source);
 	int r = sf_ckpt_load(s->store, &load, &s->ckpt, err);
 

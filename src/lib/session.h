@@ -23,6 +23,7 @@ struct sf_session_options {
 	bool complete;                 /* refuse a damaged checkpoint */
 	bool runs;                     /* a run directory is opened too: sf_session.run */
 	unsigned refresh_s;            /* of runs: how long what was seen holds; 0: for ever */
+	const char *join_rules;        /* text, checked: struct sf_load_options has it; NULL */
 	struct sf_view_options view;
 };
 void sf_session_options_init(struct sf_session_options *o);

@@ -1,5 +1,6 @@
 #include "config.h"
 #include <ctype.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,9 +16,11 @@
 #include "store/guard.h"
 #include "tool/common.h"
 #include "catalog/map_file.h"
+#include "format/megatron/megatron_rules.h"
 #include "tool/progress.h"
 
 #define FILES_WANTED 65536
+#define JOIN_RULES_MAX (1 << 20) /* bytes */
 #define AT(field) offsetof(struct sf_common, field)
 #define SESSION(field) offsetof(struct sf_common, session.field)
 #define VIEW(field) offsetof(struct sf_view_options, field)
@@ -42,6 +45,43 @@ static int parse_cache_size(void *dest, const char *value, struct sf_error *err)
 	return r;
 }
 
+/* Read here, once: a daemon changes its directory. */
+static int parse_join_rules(void *dest, const char *value, struct sf_error *err)
+{
+	struct sf_common *o = dest;
+	struct megatron_rules rules = { .n = 0 };
+	FILE *f = fopen(value, "re");
+	char *text = calloc(1, JOIN_RULES_MAX + 2);
+	int r = 0;
+
+	if (!f)
+		r = sf_fail(err, -errno, "--join-rules %s: %s", value, strerror(errno));
+	else if (!text)
+		r = sf_fail(err, -ENOMEM, "--join-rules %s", value);
+	if (r >= 0) {
+		const size_t len = fread(text, 1, JOIN_RULES_MAX + 1, f);
+		if (ferror(f))
+			r = sf_fail(err, -EIO, "--join-rules %s: it cannot be read", value);
+		else if (len > JOIN_RULES_MAX || strlen(text) < len)
+			r = sf_fail(err, -EINVAL, "--join-rules %s: more than %d bytes, or no text",
+			            value, JOIN_RULES_MAX);
+		else
+			r = megatron_rules_parse(text, len, &rules, err);
+		if (r < 0)
+			sf_fail_ctx(err, r, "--join-rules %s", value);
+	}
+	if (f)
+		fclose(f);
+	megatron_rules_release(&rules);
+	if (r >= 0) {
+		free(o->join_rules);
+		o->session.join_rules = o->join_rules = text;
+	} else {
+		free(text);
+	}
+	return r;
+}
+
 static int read_config(void *dest, const char *value, struct sf_error *err);
 
 const struct sf_opt sf_common_options[] = {
@@ -55,6 +95,8 @@ const struct sf_opt sf_common_options[] = {
 	  "deadline of each read (default 60, 0: none)" },
 	{ "complete", 0, SF_OPT_FLAG, SESSION(complete), NULL, NULL,
 	  "refuse a damaged checkpoint" },
+	{ "join-rules", 0, SF_OPT_CALL, 0, parse_join_rules, "FILE",
+	  "how Megatron's legacy tensor-parallel pieces are joined, by name" },
 	{ "endpoint-url", 0, SF_OPT_STR, SESSION(store.endpoint_url), NULL, "URL",
 	  "s3, gs: the server to ask instead of the provider's" },
 	{ "region", 0, SF_OPT_STR, SESSION(store.region), NULL, "NAME", "s3: the bucket's region" },
@@ -393,6 +435,7 @@ void sf_common_release(struct sf_common *o)
 	for (size_t i = 0; i < o->session.view.views.n; i++)
 		free((void *)(uintptr_t)o->session.view.views.at[i]);
 	free(o->session.view.views.at);
+	free(o->join_rules);
 	free(o->session.view.map_arg);
 	free(o->session.view.hf_map_arg);
 	sf_map_rules_free(o->session.view.map, o->session.view.nmap);

@@ -9,6 +9,7 @@
 struct sf_common {
 	struct sf_session_options session;
 	bool quiet;
+	char *join_rules; /* session.join_rules, malloc'ed */
 	const char *log_file;
 	struct sf_log log;   /* set up by sf_common_init: stderr or log_file, level by name */
 	struct sf_strs kept; /* lines of config files that the options point into; malloc'ed */

@@ -7,6 +7,7 @@
 #include <inttypes.h>
 
 #include "base/json.h"
+#include "base/path.h"
 #include "lib/session.h"
 #include "tests/lib/load.h"
 

@@ -42,6 +42,8 @@ static int load_keys(const struct megatron_found *found, struct sf_format_dir *s
 		return megatron_load_dist(src, b, facts, err);
 	case MEGATRON_ZARR:
 		return megatron_load_zarr(src, b, facts, err);
+	case MEGATRON_LEGACY:
+		return megatron_load_legacy(src, b, facts, err);
 	default:
 		return sf_fail(err, -ENOENT,
 		               "'%s': not committed: %s is there, but no %smetadata.json, which "
@@ -74,12 +76,12 @@ static int load(struct sf_store *store, const struct sf_objinfo *files, size_t n
                 const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err)
 {
 	struct sf_format_dir src = { .store = store, .files = files, .nfiles = n };
-	struct megatron_facts facts = { .iteration = -1 };
+	struct megatron_facts facts = { .iteration = -1,
+		                        .join_rules = opt ? opt->join_rules : NULL };
 	struct sf_ckpt_builder *b = NULL;
 	struct megatron_found found;
 	int r;
 
-	(void)opt;
 	r = megatron_find(store, files, n, &found);
 	if (r < 0)
 		return sf_fail(err, r, "no memory for %zu files", n);

@@ -38,6 +38,7 @@ struct megatron_facts {
 	char *content; /* content_metadata as JSON, NULL: it has none; free() */
 	int64_t iteration, mtime_ns;
 	uint32_t ranks;
+	const char *join_rules; /* sf_load_options.join_rules */
 };
 
 /* The checkpoint's keys into @b; each kind's own file. */

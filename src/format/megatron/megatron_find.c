@@ -8,7 +8,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "format/dcp/dcp_meta.h"
-#include "format/megatron/megatron.h"
+#include "format/megatron/megatron_ranks.h"
 #include "store/source.h"
 
 #define JSON_MAX (UINT64_C(64) << 10) /* bytes of a metadata.json: Megatron's has 100 */
@@ -62,6 +62,9 @@ int megatron_find(struct sf_store *store, const struct sf_objinfo *files, size_t
 		if (ret->file && file_in(files, n, dirs[i], ".metadata"))
 			ret->kind = MEGATRON_OPEN;
 	}
+	for (size_t i = 0; i < n && !ret->kind; i++)
+		if (megatron_is_rank_file(files[i].name, ""))
+			*ret = (struct megatron_found){ MEGATRON_LEGACY, "", &files[i] };
 	return 0;
 }
 
