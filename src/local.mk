@@ -281,6 +281,7 @@ SF_SOURCES_CATALOG = \
 	%D%/catalog/key_match.c \
 	%D%/catalog/key_near.c \
 	%D%/catalog/map_file.c \
+	%D%/catalog/map_shipped.c \
 	%D%/catalog/view_options.c
 
 SF_SOURCES_VALUE = \

@@ -1,4 +1,5 @@
 #include "config.h"
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -6,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "catalog/map_file.h"
+#include "catalog/map_shipped.h"
 
 #define MAP_FILE_MAX (256 << 20) /* bytes: 10^6 rules of long names */
 
@@ -33,7 +35,15 @@ static int add(struct sf_map_rule **rules, size_t *n, const char *old_name, size
 
 static int read_file(const char *path, struct sf_buf *text, struct sf_error *err)
 {
+	const char *shipped = sf_map_shipped(path);
+	if (shipped) {
+		sf_buf_str(text, shipped);
+		return sf_buf_check(text);
+	}
 	FILE *f = fopen(path, "re");
+	if (!f && errno == ENOENT && !strchr(path, '/'))
+		return sf_fail(err, -ENOENT, "'%s': no file, and no mapping of this program (%s)",
+		               path, SF_MAP_SHIPPED);
 	if (!f)
 		return sf_fail_errno(err, "'%s'", path);
 	for (size_t got = 1; got > 0;) {

@@ -1,4 +1,5 @@
-/* --map's argument: OLD=NEW, or @FILE with lines "OLD<tab>NEW" or a JSON object. */
+/* --map's argument: OLD=NEW, or @FILE with lines "OLD<tab>NEW" or a JSON object; @NAME: one that comes
+ * with the program (map_shipped.h; a file of that name is @./NAME). */
 #ifndef SF_CATALOG_MAP_FILE_H
 #define SF_CATALOG_MAP_FILE_H
 
