@@ -192,6 +192,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_merge.c \
 	%D%/format/dcp/dcp_meta.c \
 	%D%/format/dcp/dcp_read.c \
+	%D%/format/dcp/dcp_remove.c \
 	%D%/format/dcp/dcp_scan.c \
 	%D%/format/dcp/dcp_scan_build.c \
 	%D%/format/dcp/dcp_scan_chunks.c \
@@ -382,6 +383,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_info.c \
 	%D%/cli/cmd_keys.c \
 	%D%/cli/cmd_ls.c \
+	%D%/cli/cmd_rm_keys.c \
 	%D%/cli/cmd_stats.c \
 	%D%/cli/cmd_verify.c \
 	%D%/cli/cmd_warm.c \

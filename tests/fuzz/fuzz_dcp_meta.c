@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "format/dcp/dcp_remove.h"
 #include "format/format.h"
 #include "tests/lib/test_stores.h"
 #include "tests/fuzz/fz_mutate.h"
@@ -17,6 +18,32 @@ size_t LLVMFuzzerCustomMutator(uint8_t *data, size_t size, size_t max_size, unsi
 
 	return fz_below(&rnd, 3) ? fz_mutate_pickle(data, size, max_size, &rnd)
 	                         : LLVMFuzzerMutate(data, size, max_size);
+}
+
+static bool every_other(void *arg, const char *key, size_t len)
+{
+	return len && key[len - 1] % 2;
+}
+
+/* rm-keys of it: an error, or what is read again. */
+static void remove_keys(const uint8_t *data, size_t size)
+{
+	struct sf_arena arena = { .limit = 256 << 20 };
+	struct sf_buf out = { .limit = 64 << 20 }, again = { .limit = 64 << 20 };
+	struct sf_error err = SF_ERROR_INIT;
+	struct dcp_removed gone, none;
+
+	if (dcp_remove(data, size, every_other, NULL, &arena, &out, &gone, &err) >= 0) {
+		if (dcp_remove(out.at, out.len, every_other, NULL, &arena, &again, &none, &err) >=
+		            0 &&
+		    (none.keys || none.left != gone.left))
+			abort();
+	} else if (!err.msg[0]) {
+		abort();
+	}
+	sf_buf_release(&out);
+	sf_buf_release(&again);
+	sf_arena_release(&arena);
 }
 
 /* Any bytes as `.metadata`, beside one data file: an error or a checkpoint, never more. */
@@ -45,5 +72,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	}
 	sf_ckpt_free(ckpt);
 	sf_store_free(store);
+	remove_keys(data, size);
 	return 0;
 }
