@@ -16,5 +16,6 @@ dist_docsformats_DATA = \
 	%D%/formats/README.md \
 	%D%/formats/dcp.md \
 	%D%/formats/megatron.md \
+	%D%/formats/olmo-core.md \
 	%D%/formats/rankfiles.md \
 	%D%/formats/unread.md

@@ -219,6 +219,13 @@ SF_SOURCES_FORMAT = \
 	%D%/format/megatron/megatron_ranks.c \
 	%D%/format/megatron/megatron_rules.c \
 	%D%/format/megatron/megatron_zarr.c \
+	%D%/format/olmo/format_olmo.c \
+	%D%/format/olmo/olmo_core.c \
+	%D%/format/olmo/olmo_flat.c \
+	%D%/format/olmo/olmo_legacy.c \
+	%D%/format/olmo/olmo_local.c \
+	%D%/format/olmo/olmo_ranks.c \
+	%D%/format/olmo/olmo_runs.c \
 	%D%/format/rankfiles/format_rankfiles.c \
 	%D%/format/rankfiles/rankfiles_join.c \
 	%D%/format/rankfiles/rankfiles_lower.c \

@@ -176,6 +176,7 @@ TESTS_FORMAT = \
 	%D%/format/test_megatron \
 	%D%/format/test_megatron_legacy \
 	%D%/format/test_negated \
+	%D%/format/test_olmo \
 	%D%/format/test_rankfiles \
 	%D%/format/test_roles \
 	%D%/format/test_seam_cast \

@@ -20,7 +20,7 @@ bool sf_warning_is_note(const char *code)
 {
 	static const char *const notes[] = { "unread-files",    "plain-reading", "deep-path",
 		                             "tensor-subclass", "shared-item",   "ranks-differ",
-		                             "per-rank" };
+		                             "per-rank",        "no-mark",       "ephemeral" };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(notes); i++)
 		if (strcmp(notes[i], code) == 0)

@@ -380,6 +380,11 @@ void sf_ckpt_builder_facts(struct sf_ckpt_builder *b, const char *writer,
 	b->ckpt->mtime_ns = mtime_ns;
 }
 
+void sf_ckpt_builder_writer(struct sf_ckpt_builder *b, const char *writer)
+{
+	b->ckpt->writer = keep_text(b, writer);
+}
+
 static int add_warning(struct sf_ckpt_builder *b, struct sf_pending_warning w)
 {
 	if (b->warnings.n >= SF_WARNINGS_MAX - 1) { /* the last one says how many more there are */

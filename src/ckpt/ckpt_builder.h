@@ -155,6 +155,8 @@ int sf_ckpt_builder_path(struct sf_ckpt_builder *b, const char *name, size_t len
 void sf_ckpt_builder_facts(struct sf_ckpt_builder *b, const char *writer,
                            const char *content_metadata, int64_t step, uint32_t ranks,
                            int64_t mtime_ns);
+/* Another writer than _facts was told: who made the whole of what others wrote. */
+void sf_ckpt_builder_writer(struct sf_ckpt_builder *b, const char *writer);
 int sf_ckpt_builder_warn(struct sf_ckpt_builder *b, const char *key_or_null, const char *code,
                          const char *fmt, ...) __attribute__((format(printf, 4, 5)));
 /*

@@ -52,6 +52,8 @@ extern const struct sf_format sf_format_megatron;
 extern const struct sf_format sf_format_safetensors;
 /* a file of torch.save for each rank */
 extern const struct sf_format sf_format_rankfiles;
+/* OLMo-core's step directories, and those of OLMo 0.x */
+extern const struct sf_format sf_format_olmo;
 
 /*
  * sf_format_check - can a checkpoint be loaded from @store, as far as names tell? 0, or why not.

@@ -27,10 +27,6 @@ static const struct {
 	  "Composer checkpoint of one .pt file (monolithic)" },
 	{ "composer", "*latest-rank[0-9]*.pt*",
 	  "Composer checkpoint of one .pt file (monolithic)" },
-	{ "olmo-core", "*/rank_[0-9]*.safetensors",
-	  "OLMo-core checkpoint older than 1.0 (rank_N.safetensors)" },
-	{ "olmo-core", "*model/rank[0-9]*.pt", "OLMo checkpoint of local shards (model/rankN.pt)" },
-	{ "olmo-core", "rank[0-9]*.pt", "OLMo checkpoint of one .pt file per rank (torch_legacy)" },
 	{ "torch", "*pytorch_model.bin.index.json",
 	  "Hugging Face checkpoint of sharded .bin files" },
 	{ "torch", "*pytorch_model*.bin", "Hugging Face checkpoint of .bin files" },
@@ -136,7 +132,7 @@ void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size
 	}
 }
 
-const char sf_unread_names[] = "olmo-core and composer where they are DCP; deepspeed and torch are "
+const char sf_unread_names[] = "composer where it is DCP; deepspeed and torch are "
 			       "not supported by this version";
 
 int sf_unread_format(const char *name)
@@ -144,7 +140,7 @@ int sf_unread_format(const char *name)
 	static const struct {
 		const char *name;
 		int dcp;
-	} known[] = { { "olmo-core", 2 }, { "composer", 2 }, { "deepspeed", 1 }, { "torch", 1 } };
+	} known[] = { { "composer", 2 }, { "deepspeed", 1 }, { "torch", 1 } };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
 		if (strcmp(known[i].name, name) == 0)

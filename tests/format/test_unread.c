@@ -31,13 +31,6 @@ static const struct {
 	  "Composer checkpoint of one .pt file (monolithic) (ep0-ba1-rank0.pt)" },
 	{ { F("ep0-ba2-rank0.tar.gz"), F("ep0-ba2-rank1.tar.gz") },
 	  "Composer checkpoint of DeepSpeed archives, one per rank (ep0-ba2-rank0.tar.gz)" },
-	{ { F("config.yaml"), F("model/metadata.json"), F("model/rank_0.safetensors"),
-	    F("train/rank0.pt") },
-	  "OLMo-core checkpoint older than 1.0 (rank_N.safetensors) "
-	  "(model/rank_0.safetensors)" },
-	{ { F("model/rank0.pt"), F("optim/rank0.pt") }, "OLMo checkpoint of local shards" },
-	{ { F("config.yaml"), F("rank0.pt"), F("rank1.pt") },
-	  "OLMo checkpoint of one .pt file per rank (torch_legacy) (rank0.pt)" },
 	{ { F("pytorch_model-00001-of-00002.bin"), F("pytorch_model.bin.index.json") },
 	  "Hugging Face checkpoint of sharded .bin files (pytorch_model.bin.index.json)" },
 	{ { F("config.json"), F("pytorch_model.bin") }, "of .bin files (pytorch_model.bin)" },
