@@ -413,8 +413,10 @@ SF_SOURCES_CLI = \
 	%D%/cli/old_files.c \
 	%D%/cli/out_list.c \
 	%D%/cli/table.c \
+	%D%/cli/train_state.c \
 	%D%/cli/terminal.c \
 	%D%/cli/text.c \
+	%D%/cli/train_state.c \
 	%D%/cli/values.c \
 	%D%/cli/verify_deep.c
 

@@ -1,4 +1,6 @@
 #include "config.h"
+#include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +14,7 @@
 #include "cli/get_choice.h"
 #include "cli/out_list.h"
 #include "cli/terminal.h"
+#include "cli/train_state.h"
 #include "cli/text.h"
 #include "tool/copy_out.h"
 #include "tool/interrupt.h"
@@ -20,8 +23,21 @@ enum { PART_MAX = 64 }; /* bytes of a slice in a file's name */
 
 struct get_options {
 	const char *format, *out;
-	bool force;
+	bool force, train_state;
+	unsigned rank; /* plus one; 0: not given */
 };
+
+static int parse_rank(void *dest, const char *value, struct sf_error *err)
+{
+	char *end;
+
+	errno = 0;
+	unsigned long v = strtoul(value, &end, 10);
+	if (errno || end == value || *end || *value == '-' || v >= UINT_MAX - 1)
+		return sf_fail(err, -EINVAL, "'%s' is not the number of a rank", value);
+	((struct get_options *)dest)->rank = (unsigned)v + 1;
+	return 0;
+}
 
 static const struct sf_opt options[] = {
 	{ "format", 0, SF_OPT_STR, offsetof(struct get_options, format), NULL,
@@ -32,6 +48,10 @@ static const struct sf_opt options[] = {
 	  ".json, or stdout" },
 	{ "force", 0, SF_OPT_FLAG, offsetof(struct get_options, force), NULL, NULL,
 	  "overwrite existing files" },
+	{ "train-state", 0, SF_OPT_FLAG, offsetof(struct get_options, train_state), NULL, NULL,
+	  "what the trainer kept of itself, in place of KEY (OLMo-core)" },
+	{ "rank", 0, SF_OPT_CALL, 0, parse_rank, "R",
+	  "with --train-state: that rank's, where it has its own (default: rank 0's)" },
 	{ 0 },
 };
 
@@ -290,23 +310,45 @@ static int where(struct get *g, const struct get_options *o, struct sf_error *er
 	return 0;
 }
 
+/* KEY and --train-state: one of them. */
+static int check_keys(const struct get_options *o, int nkeys, struct sf_error *err)
+{
+	if (o->rank && !o->train_state)
+		return sf_fail(err, -EINVAL, "--rank is of --train-state");
+	if (o->train_state && nkeys)
+		return sf_fail(err, -EINVAL, "--train-state stands in place of KEY");
+	if (!o->train_state && !nkeys)
+		return sf_fail(err, -EINVAL, "get: KEY is missing");
+	return 0;
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct get_options *o = opt;
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_get_choice ch = { 0 };
+	char train[64], *train_key[] = { train }, **keys = o->train_state ? train_key : argv + 1;
+	int nkeys = o->train_state ? 1 : argc - 1;
 	struct sf_session s;
 	struct get g = { .s = &s,
 		         .ch = &ch,
 		         .files = { .s = &s, .quiet = common->quiet },
 		         .out = { .s = &s, .quiet = common->quiet } };
 
-	if (where(&g, o, &err) < 0)
-		return sf_cli_error(SF_EXIT_USAGE, &err);
+	if (check_keys(o, argc - 1, &err) < 0 || where(&g, o, &err) < 0) {
+		sf_cli_error(SF_EXIT_USAGE, &err);
+		fprintf(stderr, "usage: shardfuse get %s (shardfuse get --help)\n",
+		        sf_cmd_get.usage);
+		free(g.own_dir);
+		return SF_EXIT_USAGE;
+	}
 	sf_interrupt_init();
 	int r = sf_session_open(&s, &common->session, argv[0], &err);
 	if (r >= 0) {
-		r = sf_get_choose(s.catalog, argc - 1, argv + 1, &ch, &err);
+		if (o->train_state)
+			r = sf_train_state(s.catalog, o->rank - 1, train, &err);
+		if (r >= 0)
+			r = sf_get_choose(s.catalog, nkeys, keys, &ch, &err);
 		if (r >= 0)
 			r = get(&g, o->force, &err);
 		sf_out_release(&g.files);
@@ -329,7 +371,7 @@ const struct sf_cmd sf_cmd_get = {
 	.options = options,
 	.common = true,
 	.view = true,
-	.min_args = 2,
+	.min_args = 1,
 	.max_args = -1,
 	.opt_size = sizeof(struct get_options),
 	.run = run,

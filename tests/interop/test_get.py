@@ -183,6 +183,20 @@ def reader_that_left(source):
     check("nobody reads", p.returncode == 1 and "Broken pipe" in p.stderr, (p.returncode, p.stderr))
 
 
+def train_state():
+    src = f"{DATA}/olmo/core_3.0/ckpt/step20"
+    want = [torch.load(f"{src}/train/rank{i}.pt", weights_only=False) for i in range(2)]
+    for args, rank in (([], 0), (["--rank", "1"], 1), (["--rank", "7"], 0)):
+        r = run("get", src, "--train-state", *args)
+        v = json.loads(r.stdout)
+        check(f"--train-state {args}", r.returncode == 0 and v["global_step"] == want[rank]["global_step"] and v["rng"]["torch"]
+              and v["rng"]["python"]["state"][1][:9] == list(want[rank]["rng"]["python"]["state"][1][:9]), r.stdout[:300] + r.stderr)
+    for args, says in ((["--rank", "1"], "--rank is of --train-state"), (["--train-state", "x"], "in place of KEY"), ([], "KEY is missing")):
+        r = run("get", src, *args)
+        check(f"get {args}", r.returncode == 2 and (says in r.stderr or args == ["--rank", "1"]), r.stderr)
+    check("no trainer's state", run("get", f"{DATA}/dcp/fsdp4/ckpt", "--train-state").returncode == 1)
+
+
 with tempfile.TemporaryDirectory() as top:
     state = {}
     for k, v in {**TENSORS, **OBJECTS}.items():
@@ -191,6 +205,8 @@ with tempfile.TemporaryDirectory() as top:
     for part in (values, slices, labels, one_file, reader_that_left):
         with attempt(part.__name__):
             part(f"{top}/c")
+with attempt("train state"):
+    train_state()
 with attempt("slice or glob"):
     slice_or_glob()
 finish()
