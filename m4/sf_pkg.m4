@@ -25,6 +25,28 @@ AC_DEFUN([SF_PKG_OPTIONAL], [
   AM_CONDITIONAL([HAVE_$1], [case $sf_$2 in yes*) :;; *) false;; esac])
 ])
 
+# SF_LIB_OPTIONAL(PREFIX, NAME, HEADER, LIBRARY, FUNCTION, DEBIAN-PACKAGE, FEDORA-PACKAGE, WHAT-FOR)
+# The same of a library that pkg-config does not know everywhere: told by its header and a function of it. PREFIX_LIBS.
+AC_DEFUN([SF_LIB_OPTIONAL], [
+  AC_ARG_WITH([$2], [AS_HELP_STRING([--with-$2=auto|yes|no], [$8])], [], [with_$2=auto])
+  AS_CASE([$with_$2],
+    [no], [sf_$2="no (--without-$2)"],
+    [yes|auto], [
+      sf_$2=yes
+      AC_CHECK_HEADER([$3], [], [sf_$2=no])
+      AC_CHECK_LIB([$4], [$5], [$1_LIBS=-l$4], [sf_$2=no])
+      AS_IF([test $sf_$2 = no], [
+        AS_IF([test "x$with_$2" = xyes], [_SF_PKG_MISSING([$4], [$6], [$7])],
+          [sf_left_out="$sf_left_out${sf_left_out:+; }$8"
+           sf_left_deb="$sf_left_deb $6"
+           sf_left_rpm="$sf_left_rpm $7"])
+        $1_LIBS=
+        sf_$2="no (not found: apt install $6, or dnf install $7)"])],
+    [AC_MSG_ERROR([--with-$2=$with_$2: use auto, yes or no])])
+  AC_SUBST([$1_LIBS])
+  AM_CONDITIONAL([HAVE_$1], [case $sf_$2 in yes*) :;; *) false;; esac])
+])
+
 # SF_PKG_END - after the last of these: an error that names all that is missing.
 AC_DEFUN([SF_PKG_END], [
   AS_IF([test -n "$sf_missing"],

@@ -54,6 +54,7 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_file.c \
 	%D%/store/cache_held.c \
 	%D%/store/cache_keep.c \
+	%D%/store/cache_made.c \
 	%D%/store/cache_map.c \
 	%D%/store/cache_read.c \
 	%D%/store/cache_room.c \
@@ -107,6 +108,7 @@ SF_SOURCES_STORE = \
 	%D%/store/source.c \
 	%D%/store/source_ahead.c \
 	%D%/store/source_file.c \
+	%D%/store/source_slice.c \
 	%D%/store/source_wait.c \
 	%D%/store/store.c \
 	%D%/store/store_file.c \
@@ -140,6 +142,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/pickle_write_value.c \
 	%D%/parse/safetensors.c \
 	%D%/parse/st_file_plan.c \
+	%D%/parse/tar.c \
 	%D%/parse/torch_archive.c \
 	%D%/parse/torch_file_plan.c \
 	%D%/parse/torch_item.c \
@@ -151,11 +154,30 @@ SF_SOURCES_PARSE = \
 	%D%/parse/torch_tar.c \
 	%D%/parse/torch_tensor.c \
 	%D%/parse/torch_zip.c \
+	%D%/parse/unpack.c \
+	%D%/parse/unpack_lz4.c \
+	%D%/parse/unpack_zstd.c \
 	%D%/parse/value_walk.c \
 	%D%/parse/weights_only.c \
+	%D%/parse/xxh32.c \
 	%D%/parse/zarr.c \
 	%D%/parse/zip_read.c \
 	%D%/parse/zip_write.c
+if HAVE_GZIP
+SF_SOURCES_PARSE += %D%/parse/unpack_gzip.c
+else
+SF_SOURCES_PARSE += %D%/parse/unpack_gzip_none.c
+endif
+if HAVE_BZIP2
+SF_SOURCES_PARSE += %D%/parse/unpack_bzip2.c
+else
+SF_SOURCES_PARSE += %D%/parse/unpack_bzip2_none.c
+endif
+if HAVE_LZMA
+SF_SOURCES_PARSE += %D%/parse/unpack_lzma.c
+else
+SF_SOURCES_PARSE += %D%/parse/unpack_lzma_none.c
+endif
 if HAVE_ZSTD
 SF_SOURCES_PARSE += %D%/parse/zstd.c
 else
@@ -208,6 +230,12 @@ SF_SOURCES_FORMAT = \
 	%D%/format/format.c \
 	%D%/format/format_dir.c \
 	%D%/format/format_unread.c \
+	%D%/format/inside/inside.c \
+	%D%/format/inside/inside_files.c \
+	%D%/format/inside/inside_match.c \
+	%D%/format/inside/inside_store.c \
+	%D%/format/inside/inside_tar.c \
+	%D%/format/inside/inside_unpack.c \
 	%D%/format/megatron/format_megatron.c \
 	%D%/format/megatron/megatron_common.c \
 	%D%/format/megatron/megatron_dist.c \
@@ -242,6 +270,10 @@ SF_SOURCES_FORMAT = \
 	%D%/format/safetensors/safetensors_lower.c \
 	%D%/format/safetensors/safetensors_take.c \
 	%D%/format/torch_file.c \
+	%D%/format/torch/format_torch.c \
+	%D%/format/torch/torch_choose.c \
+	%D%/format/torch/torch_facts.c \
+	%D%/format/torch/torch_index.c \
 	%D%/format/torch/torch_lower.c \
 	%D%/format/torch/torch_parts.c
 

@@ -118,6 +118,7 @@ TESTS_UNIT = \
 	%D%/unit/test_http_retry \
 	%D%/unit/test_hub_revision \
 	%D%/unit/test_source_ahead \
+	%D%/unit/test_unpack \
 	%D%/unit/test_url \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_st_embed \
@@ -126,10 +127,12 @@ TESTS_UNIT = \
 	%D%/unit/test_source \
 	%D%/unit/test_source_wait \
 	%D%/unit/test_source_file \
+	%D%/unit/test_source_slice \
 	%D%/unit/test_stats \
 	%D%/unit/test_store_file \
 	%D%/unit/test_store_gs \
 	%D%/unit/test_table \
+	%D%/unit/test_tar \
 	%D%/unit/test_thread_pool \
 	%D%/unit/test_torch_archive \
 	%D%/unit/test_torch_file_plan \
@@ -187,6 +190,7 @@ TESTS_FORMAT = \
 	%D%/format/test_seams \
 	%D%/format/test_seams_values \
 	%D%/format/test_subclass \
+	%D%/format/test_torch \
 	%D%/format/test_torch_lower \
 	%D%/format/test_unread \
 	%D%/format/test_hf_parts
@@ -300,8 +304,10 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_pickle \
 	%D%/fuzz/fuzz_s3_list \
 	%D%/fuzz/fuzz_safetensors \
+	%D%/fuzz/fuzz_tar \
 	%D%/fuzz/fuzz_torch_archive \
 	%D%/fuzz/fuzz_torch_item \
+	%D%/fuzz/fuzz_unpack \
 	%D%/fuzz/fuzz_url \
 	%D%/fuzz/fuzz_whole \
 	%D%/fuzz/fuzz_zip \
@@ -351,6 +357,10 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_dcp_meta_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_zstd_SOURCES = %D%/fuzz/fuzz_zstd.c $(fuzz_main)
 %C%_fuzz_fuzz_zstd_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_tar_SOURCES = %D%/fuzz/fuzz_tar.c $(fuzz_main)
+%C%_fuzz_fuzz_tar_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_unpack_SOURCES = %D%/fuzz/fuzz_unpack.c $(fuzz_main)
+%C%_fuzz_fuzz_unpack_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_zip_SOURCES = %D%/fuzz/fuzz_zip.c $(fuzz_main)
 %C%_fuzz_fuzz_zip_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_torch_archive_SOURCES = %D%/fuzz/fuzz_torch_archive.c $(fuzz_mutate) $(fuzz_main)

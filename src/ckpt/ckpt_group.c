@@ -32,6 +32,7 @@ static enum sf_role role_by_name(const char *name, size_t len)
 		{ "optimizer", SF_ROLE_OPTIM },
 		{ "optimizers", SF_ROLE_OPTIM },
 		{ "optimizer_state_dict", SF_ROLE_OPTIM },
+		{ "optimizer_states", SF_ROLE_OPTIM }, /* Lightning's list of them */
 	};
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)

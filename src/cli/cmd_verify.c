@@ -231,7 +231,7 @@ static unsigned report_unreadable(struct verify *v, const struct sf_session *s)
 		int fd = s->store->ops->fd(s->store, f->name, &f->info, &err);
 		if (fd >= 0)
 			close(fd);
-		if (fd >= 0 || fd == -ESTALE || fd == -EMFILE)
+		if (fd >= 0 || fd == -ESTALE || fd == -EMFILE || fd == -ENOTSUP)
 			continue;
 		const char *text = strerror(-fd);
 		if (v->o->json) {

@@ -54,6 +54,7 @@ extern const struct sf_format sf_format_safetensors;
 extern const struct sf_format sf_format_rankfiles;
 /* OLMo-core's step directories, and those of OLMo 0.x */
 extern const struct sf_format sf_format_olmo;
+extern const struct sf_format sf_format_torch;
 
 /*
  * sf_format_check - can a checkpoint be loaded from @store, as far as names tell? 0, or why not.

@@ -19,25 +19,20 @@
 static const struct {
 	const char *format, *pattern, *what;
 } by_name[] = {
-	{ "torch", "*pytorch_model_fsdp*.bin",
-	  "accelerate FSDP checkpoint of one file (FULL_STATE_DICT)" },
 	{ "composer", "*ep[0-9]*-ba[0-9]*-rank[0-9]*.t*",
-	  "Composer checkpoint of DeepSpeed archives, one per rank" },
+	  "Composer checkpoints of DeepSpeed archives, one per rank" },
 	{ "composer", "*ep[0-9]*-ba[0-9]*-rank[0-9]*.pt*",
-	  "Composer checkpoint of one .pt file (monolithic)" },
+	  "Composer checkpoints of one .pt file each (monolithic)" },
 	{ "composer", "*latest-rank[0-9]*.pt*",
-	  "Composer checkpoint of one .pt file (monolithic)" },
-	{ "torch", "*pytorch_model.bin.index.json",
-	  "Hugging Face checkpoint of sharded .bin files" },
-	{ "torch", "*pytorch_model*.bin", "Hugging Face checkpoint of .bin files" },
+	  "Composer checkpoints of one .pt file each (monolithic)" },
 	{ "torch", "*checkpoint_[0-9]*.pt", "torch.distributed experimental checkpoint" },
 	{ "torch", "*model_[0-9]*.pt", "checkpoint of one .pt file per rank" },
-	{ "torch", "*.ckpt", "Lightning or other .ckpt files" },
-	{ "torch", "*.pt", "directory of .pt files" },
-	{ "torch", "*.pth", "directory of .pth files" },
+	{ "torch", "*.ckpt", "directory of several .ckpt files" },
+	{ "torch", "*.pt", "directory of several .pt files" },
+	{ "torch", "*.pth", "directory of several .pth files" },
 	{ "torch", "*.pt.[bglxz]*", "directory of packed .pt files" },
 	{ "composer", "*.tar*", "directory of archives" },
-	{ "torch", "*.bin", "directory of .bin files" },
+	{ "torch", "*.bin", "directory of several .bin files" },
 };
 
 static bool matches(const char *pattern, const char *name)
@@ -127,20 +122,26 @@ void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size
 	find_deepspeed(store, files, n, ret);
 	for (size_t i = 0; i < SF_ARRAY_LEN(by_name) && !ret->format; i++) {
 		const char *file = first_match(files, n, by_name[i].pattern);
-		if (file)
-			found(ret, by_name[i].format, file, by_name[i].what);
+		if (!file)
+			continue;
+		found(ret, by_name[i].format, file, by_name[i].what);
+		if (strcmp(by_name[i].format, "composer") == 0 &&
+		    strstr(by_name[i].what, "archives"))
+			ret->hint = "; name those of one step, as ep1-ba1-rank{rank}.tar";
+		else
+			ret->hint = "; name one of its files";
 	}
 }
 
-const char sf_unread_names[] = "composer where it is DCP; deepspeed and torch are "
-			       "not supported by this version";
+const char sf_unread_names[] =
+	"composer, which is dcp or torch; deepspeed is not supported by this version";
 
 int sf_unread_format(const char *name)
 {
 	static const struct {
 		const char *name;
 		int dcp;
-	} known[] = { { "composer", 2 }, { "deepspeed", 1 }, { "torch", 1 } };
+	} known[] = { { "composer", 2 }, { "deepspeed", 1 } };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
 		if (strcmp(known[i].name, name) == 0)
@@ -153,16 +154,9 @@ int sf_unread_source(const char *source, struct sf_error *err)
 	static const struct {
 		const char *pattern, *what;
 	} kinds[] = {
-		{ "*.safetensors", "a single .safetensors file: not supported by this version; "
-		                   "give its directory" },
 		{ "*.distcp", "a data file of a checkpoint; give its directory" },
 		{ "*.metadata", "a checkpoint's metadata; give its directory" },
-		{ "*.ckpt", "a single .ckpt file: not supported by this version" },
-		{ "*.pt*", "a single .pt file: not supported by this version" },
-		{ "*.bin", "a single .bin file: not supported by this version" },
-		{ "*.nemo", "a NeMo 1 archive: not supported by this version" },
-		{ "*.tar*", "an archive: not supported by this version" },
-		{ "*.t?z", "an archive: not supported by this version" },
+		{ "*.index.json", "the index of a checkpoint; give its directory" },
 	};
 	const char *base = strrchr(source, '/');
 
@@ -170,7 +164,7 @@ int sf_unread_source(const char *source, struct sf_error *err)
 	for (size_t i = 0; i < SF_ARRAY_LEN(kinds); i++)
 		if (matches(kinds[i].pattern, base))
 			return sf_fail(err, -ENOTSUP, "'%s' is %s", source, kinds[i].what);
-	return sf_fail(err, -ENOTDIR, "'%s' is not a directory", source);
+	return 0;
 }
 
 /* Names of files that hold state: weights, optimizers, random numbers. */

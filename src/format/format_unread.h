@@ -31,7 +31,8 @@ int sf_unread_format(const char *name);
 /* They in one line, for a message. */
 extern const char sf_unread_names[];
 
-/* SOURCE is one file, no directory: -ENOTSUP with what it is by its name. */
+/* SOURCE is one file: -ENOTSUP where it is part of a checkpoint by its name, with what to give instead;
+ * else 0. */
 int sf_unread_source(const char *source, struct sf_error *err);
 
 /*

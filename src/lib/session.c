@@ -2,13 +2,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <strings.h>
 #include <unistd.h>
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/memory_limit.h"
 #include "ckpt/ckpt_builder.h"
-#include "format/format_unread.h"
+#include "format/inside/inside.h"
 #include "format/run.h"
 #include "lib/session.h"
 #include "lib/session_watch.h"
@@ -60,11 +59,7 @@ int sf_session_store(struct sf_session *s, const struct sf_session_options *opt,
 		SF_FREE char *shown = sf_url_shown(source);
 		struct sf_session_watch *watch =
 			sf_session_watch_begin(s->io, "opening", shown ? shown : "SOURCE");
-		r = sf_store_open(s->io, source, &opt->store, &s->store, err);
-		/* of a URL it is the cache's directory */
-		if (r == -ENOTDIR &&
-		    (!sf_url_scheme(source) || strncasecmp(source, "file:", 5) == 0))
-			r = sf_unread_source(source, err);
+		r = sf_inside_open(s->io, source, &opt->store, &s->store, err);
 		sf_session_watch_end(watch);
 	}
 	if (r < 0)

@@ -175,6 +175,10 @@ static int take_dir(struct sf_torch_zip *z, const uint8_t *bytes)
 		return sf_fail(o->err, -ENOMEM, "no memory for %zu records", z->dir.n);
 	pkl = sf_zip_find(&z->dir, "data.pkl");
 	order = o->opt.value_only ? NULL : sf_zip_find(&z->dir, "byteorder");
+	if (sf_zip_find(&z->dir, "constants.pkl")) /* what torch.load tells it by, too */
+		return sf_fail(o->err, -ENOTSUP,
+		               "a TorchScript archive (it has constants.pkl), a program and no "
+		               "state dict: torch.save its state_dict()");
 	if (!pkl)
 		return sf_fail(o->err, -EBADMSG, "the archive has no data.pkl");
 	if (pkl->method == 0 && pkl->size > o->opt.part_max)

@@ -220,6 +220,51 @@ static const struct sf_pv *dict_of(const struct sf_pv *v)
 	return v;
 }
 
+static bool makes_tensor(const struct sf_pv *v)
+{
+	const struct sf_pv *f = v->kind == SF_PV_CALL ? v->call.callable : NULL;
+
+	return f && f->kind == SF_PV_GLOBAL &&
+	       strncmp(f->global.name->str.at, "_rebuild_", 9) == 0 &&
+	       (sf_pv_is_str(f->global.module, "torch._utils") ||
+	        sf_pv_is_str(f->global.module, "torch._tensor"));
+}
+
+/* A tensor in it, or below it? What is looked at is counted; where that is over, nothing is found. */
+static bool has_tensor(struct sf_value_walk *w, const struct sf_pv *v, unsigned depth)
+{
+	const struct sf_pv *dict = dict_of(v);
+
+	if (depth > w->depth_max || ++w->nodes > w->nodes_max)
+		return false;
+	if (dict)
+		v = dict;
+	if (v->kind != SF_PV_DICT && v->kind != SF_PV_LIST && v->kind != SF_PV_TUPLE)
+		return makes_tensor(v);
+	for (size_t i = 0; i < v->seq.n; i++)
+		if (v->seq.at[i]->kind >= SF_PV_TUPLE && has_tensor(w, v->seq.at[i], depth + 1))
+			return true;
+	return false;
+}
+
+/* Is a list or tuple walked, not told? */
+static bool is_walked(struct sf_value_walk *w, const struct sf_pv *v, unsigned depth)
+{
+	if (!w->whole || v->kind == SF_PV_TUPLE)
+		return !w->whole || has_tensor(w, v, depth);
+	if (depth > w->depth_max || ++w->nodes > w->nodes_max)
+		return false;
+	for (size_t i = 0; i < v->seq.n; i++) {
+		const struct sf_pv *e = v->seq.at[i];
+		if (e->kind < SF_PV_TUPLE)
+			continue;
+		if (e->kind == SF_PV_LIST || e->kind == SF_PV_TUPLE ? is_walked(w, e, depth + 1)
+		                                                    : dict_of(e) || makes_tensor(e))
+			return true;
+	}
+	return false;
+}
+
 static int visit_leaves(struct sf_value_walk *w, struct sf_pv *v, unsigned depth)
 {
 	const struct sf_pv *dict = dict_of(v), *parts = NULL;
@@ -227,9 +272,9 @@ static int visit_leaves(struct sf_value_walk *w, struct sf_pv *v, unsigned depth
 
 	if (dict)
 		return visit_dict(w, dict, depth + 1);
-	if (v->kind == SF_PV_LIST && v->seq.n)
+	if (v->kind == SF_PV_LIST && v->seq.n && is_walked(w, v, depth))
 		return visit_list(w, v, SF_PATH_LIST, depth + 1);
-	if (v->kind == SF_PV_TUPLE && v->seq.n)
+	if (v->kind == SF_PV_TUPLE && v->seq.n && is_walked(w, v, depth))
 		return visit_tuple(w, v, depth + 1);
 	v->mark = 0; /* it is told, and may be written: marks are the writer's, too */
 	r = take_tensor(w, v, &parts);

@@ -40,6 +40,10 @@ struct sf_value_walk {
 	 * told meanwhile, unless it holds what holds it.
 	 */
 	bool leaves;
+	/* leaves: a list is one, too, where there is neither a tensor nor a dict in it, in lists of
+	 * it neither; a tuple where there is no tensor below it. As torch's
+	 * _traverse_state_dict.py has it, but that tuples with tensors are walked. */
+	bool whole;
 	unsigned depth_max;
 	uint64_t nodes_max; /* values looked at: one that is reached twice counts twice */
 	size_t name_max;    /* bytes of name */

@@ -154,6 +154,21 @@ int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_
 	return 0;
 }
 
+int sf_unzstd_step(struct sf_unzstd *z, const uint8_t **in, size_t *in_len, uint8_t *out,
+                   size_t out_len, size_t *ret_out, struct sf_error *err)
+{
+	ZSTD_inBuffer i = { *in, *in_len, 0 };
+	ZSTD_outBuffer o = { out, out_len, 0 };
+
+	z->hint = ZSTD_decompressStream(z->stream, &o, &i);
+	if (ZSTD_isError(z->hint))
+		return fail_zstd(z, err, z->hint);
+	*in += i.pos;
+	*in_len -= i.pos;
+	*ret_out = o.pos;
+	return !z->hint;
+}
+
 int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err)
 {
 	if (z->failed)

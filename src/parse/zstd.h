@@ -20,6 +20,11 @@ void sf_unzstd_free(struct sf_unzstd *z);
  * Concatenated frames are one stream. */
 int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_buf *out,
                    struct sf_error *err);
+/* The same for whoever has a place for a piece of what comes out, and takes it away: bytes that were
+ * taken are gone from *in. 1: a frame has ended just here, and all of it is out. Of a decoder that is
+ * no chain, and that is not fed. */
+int sf_unzstd_step(struct sf_unzstd *z, const uint8_t **in, size_t *in_len, uint8_t *out,
+                   size_t out_len, size_t *ret_out, struct sf_error *err);
 /* After the last input: -EBADMSG when a frame was cut. */
 int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err);
 

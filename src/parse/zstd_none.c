@@ -31,6 +31,13 @@ int sf_unzstd_feed(struct sf_unzstd *z, const uint8_t *p, size_t len, struct sf_
 	return sf_fail(err, -ENOTSUP, "zstd: not built in");
 }
 
+int sf_unzstd_step(struct sf_unzstd *z, const uint8_t **in, size_t *in_len, uint8_t *out,
+                   size_t out_len, size_t *ret_out, struct sf_error *err)
+{
+	(void)z, (void)in, (void)in_len, (void)out, (void)out_len, (void)ret_out;
+	return sf_fail(err, -ENOTSUP, "zstd: not built in");
+}
+
 int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err)
 {
 	(void)z;

@@ -17,6 +17,9 @@ struct family {
 	struct sf_json *expect;
 };
 
+/* Where packed files are unpacked; NULL: the user's cache. Set before family_open. */
+static const char *family_cache __attribute__((unused));
+
 /* FOLDER/CASE below tests/data; @below: what is opened of it ("ckpt"). */
 static inline void family_open(struct family *f, const char *dir, const char *below)
 {
@@ -32,6 +35,7 @@ static inline void family_open(struct family *f, const char *dir, const char *be
 	ck_assert_msg(sf_json_parse(text, n, &f->expect, &err) >= 0, "%s: %s", path, err.msg);
 	sf_session_options_init(&f->opt);
 	f->opt.threads = 2;
+	f->opt.store.cache_dir = family_cache;
 	snprintf(name, sizeof(name), "%s/%s", dir, below);
 	ck_assert_msg(sf_session_open(&f->s, &f->opt, sf_test_data(path, name), &err) >= 0, "%s",
 	              err.msg);

@@ -60,8 +60,8 @@ START_TEST(what_takes_long_is_told_once)
 }
 END_TEST
 
-/* One file is no directory: it is named as what it is. */
-START_TEST(a_file_is_called_what_it_is)
+/* One file is a checkpoint, but a part of one is not. */
+START_TEST(a_file_is_opened_or_called_what_it_is)
 {
 	struct sf_session_options opt;
 	struct sf_error err = SF_ERROR_INIT;
@@ -69,10 +69,15 @@ START_TEST(a_file_is_called_what_it_is)
 	char path[4096];
 
 	sf_session_options_init(&opt);
-	int r = sf_session_open(&s, &opt, sf_test_data(path, "torch-save/zip.pt"), &err);
-	ck_assert_int_lt(r, 0);
-	ck_assert_msg(strstr(err.msg, "is a single .pt file: not supported") != NULL, "%s",
-	              err.msg);
+	ck_assert_msg(sf_session_open(&s, &opt, sf_test_data(path, "torch-save/zip.pt"), &err) == 0,
+	              "%s", err.msg);
+	ck_assert_str_eq(s.ckpt->format, "torch");
+	ck_assert_str_eq(s.store->source, path);
+	ck_assert_uint_eq(s.ckpt->nlisting, 1);
+	sf_session_close(&s);
+	ck_assert_int_lt(
+		sf_session_open(&s, &opt, sf_test_data(path, "dcp/fsdp4/ckpt/.metadata"), &err), 0);
+	ck_assert_msg(strstr(err.msg, "give its directory"), "%s", err.msg);
 }
 END_TEST
 
@@ -106,7 +111,7 @@ int main(void)
 	TCase *tc = tcase_create("session");
 
 	tcase_add_test(tc, what_takes_long_is_told_once);
-	tcase_add_test(tc, a_file_is_called_what_it_is);
+	tcase_add_test(tc, a_file_is_opened_or_called_what_it_is);
 	tcase_add_test(tc, companions_that_are_not_there_are_told);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);

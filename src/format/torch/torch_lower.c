@@ -283,6 +283,7 @@ int sf_torch_lower(const struct sf_torch_lower *l, struct sf_pv *v, struct sf_er
 	struct sf_value_walk w = { .tell = on_leaf,
 		                   .arg = &o,
 		                   .leaves = true,
+		                   .whole = l->whole,
 		                   .depth_max = DEPTH_MAX,
 		                   .nodes_max = LEAVES_MAX,
 		                   .name_max = KEY_MAX };

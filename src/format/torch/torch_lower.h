@@ -49,6 +49,7 @@ struct sf_torch_lower {
 	const struct sf_path_elem *prefix;
 	size_t nprefix;
 	struct sf_torch_ties *ties; /* NULL: nothing is tied */
+	bool whole;                 /* lists without tensors and dicts are one object */
 	/*
 	 * What the caller wants to lower himself, or not at all: 1 it is done, 0 go on, negative
 	 * ends it. w->name is the whole key, prefix and all. NULL: nothing.
