@@ -424,9 +424,14 @@ int sf_format_check(struct sf_store *store, const char *name, const struct sf_ob
 {
 	const struct listing l = { .files = { (struct sf_objinfo *)files, n, n }, .whole = true };
 	const struct sf_format *best;
+	char why[512];
 	int r = ask(store, name, &l, &best, err);
 
-	return r >= 0 && !best ? unknown(store, &l, name, err) : r;
+	if (r >= 0 && !best)
+		return unknown(store, &l, name, err);
+	if (r >= 0 && best->missing && best->missing(files, n, why, sizeof(why)))
+		return sf_fail(err, -ENOENT, "'%s': %s", store->source, why);
+	return r;
 }
 
 int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, struct sf_ckpt **ret,

@@ -38,6 +38,9 @@ struct sf_format {
 	/* Nothing knew the listing: are these the files of a save that did not finish? Then why
 	 * not, for a message, into @why, and 1. NULL: it cannot tell. */
 	int (*unfinished)(const struct sf_objinfo *files, size_t n, char *why, size_t size);
+	/* It knows the listing; are files missing by their names, as of a save under way? As
+	 * unfinished. Such a step of a run is not shown, named alone it is, with warnings. NULL: no. */
+	int (*missing)(const struct sf_objinfo *files, size_t n, char *why, size_t size);
 	/* All of it; *ret is finished. The only I/O is metadata. */
 	int (*load)(struct sf_store *store, const struct sf_objinfo *files, size_t n,
 	            const struct sf_load_options *opt, struct sf_ckpt **ret, struct sf_error *err);

@@ -322,6 +322,9 @@ int sf_run_latest(struct sf_run *run, uint32_t *ret)
 			*ret = (uint32_t)i;
 		}
 	}
+	/* those that make up a step came together */
+	if (best && sf_run_dir_is_part(best->name))
+		best = NULL;
 	pthread_mutex_unlock(&run->locked.m);
 	return best ? 0 : -ENOENT;
 }

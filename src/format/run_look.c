@@ -8,6 +8,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/vec.h"
 #include "format/format.h"
 #include "format/format_dir.h"
@@ -28,6 +29,7 @@ struct look {
 	struct sf_arena arena;
 	struct run_names dirs;
 	struct sf_objinfo tracker; /* name NULL: there is none */
+	char *tracked;             /* what it says */
 	struct sf_arena part;      /* of the steps that are being judged */
 	struct sf_objinfos files;
 };
@@ -155,11 +157,12 @@ static size_t end_of(const struct sf_objinfo *files, size_t at, size_t n, size_t
 	return end;
 }
 
-/* Is one of its directories a checkpoint that makes up the step? */
+/* Is one of its directories a checkpoint that makes up the step? @why: why the first that may be one
+ * is none. */
 static bool has_part(struct look *l, struct sf_store *store, const struct sf_objinfo *files,
-                     size_t n)
+                     size_t n, struct sf_error *why)
 {
-	bool found = false;
+	bool found = false, told = false;
 
 	for (size_t i = 0, end; i < n && !found; i = end) {
 		const char *slash = strchr(files[i].name, '/');
@@ -175,10 +178,32 @@ static bool has_part(struct look *l, struct sf_store *store, const struct sf_obj
 			continue;
 		found = relative(files, i, end, strlen(dir) + 1, &own) >= 0 &&
 		        sf_store_below(store, dir, &below, NULL) >= 0 &&
-		        sf_format_check(below, l->format, own, end - i, NULL) >= 0;
+		        sf_format_check(below, l->format, own, end - i, told ? NULL : why) >= 0;
+		told = true;
 		sf_store_free(below);
 	}
 	return found;
+}
+
+/*
+ * Megatron's legacy checkpoints have nothing that is written last but the run's tracker: of a later
+ * step than it says nobody knows whether it is all there.
+ */
+static int check_tracked(const struct look *l, const char *name, const struct sf_objinfo *files,
+                         size_t n, struct sf_error *err)
+{
+	const int64_t step = sf_run_dir_step(name, strlen(name));
+	char *end;
+	bool legacy = false;
+
+	if (!l->tracked || *l->tracked < '0' || *l->tracked > '9' || step < 0)
+		return 0;
+	for (size_t i = 0; i < n && !legacy; i++)
+		legacy = sf_has_suffix(files[i].name, "/model_optim_rng.pt");
+	long long at = strtoll(l->tracked, &end, 10);
+	if (!legacy || *end || step <= at)
+		return 0;
+	return sf_fail(err, -ENOENT, "not committed: %s says %lld", l->tracker.name, at);
 }
 
 /* @files: those of the step, named as in it. */
@@ -194,8 +219,11 @@ static int judge(struct look *l, const char *name, const struct sf_objinfo *file
 	j.code = sf_store_below(l->store, name, &store, &j.why);
 	if (j.code >= 0)
 		j.code = sf_format_check(store, l->format, files, n, &j.why);
-	if (j.code == -ENOENT && store && has_part(l, store, files, n))
+	if ((j.code == -ENOENT || j.code == -ENOTSUP) && store &&
+	    has_part(l, store, files, n, &j.why))
 		j.code = 0;
+	if (j.code >= 0)
+		j.code = check_tracked(l, name, files, n, &j.why);
 	marks = sf_format_listed(files, n, ".metadata.json");
 	if (marks && asprintf(&full, "%s/%s", name, marks->name) >= 0)
 		j.marks = full;
@@ -332,10 +360,13 @@ int sf_run_look(struct sf_run *run, struct sf_store *store, const char *format, 
 	if (r < 0 && err && !err->msg[0])
 		sf_fail(err, r, "'%s': %zu entries listed: no memory, or more than are read",
 		        store->source, l.dirs.n);
-	if (r >= 0)
+	if (r >= 0) {
+		l.tracked = read_tracker(&l);
 		r = look_at_steps(&l, err);
+	}
 	if (r >= 0)
-		*ret_tracked = read_tracker(&l);
+		*ret_tracked = SF_STEAL(l.tracked);
+	free(l.tracked);
 	forget_part(&l);
 	run_names_release(&l.dirs);
 	sf_arena_release(&l.arena);

@@ -187,7 +187,8 @@ static int open_latest(struct sf_session *s, const struct sf_session_options *op
 		r = sf_run_latest(steps, &latest);
 	if (r >= 0) {
 		sf_run_step(steps, latest, &step);
-		if (asprintf(&source, "%s/%s", run, step.name) < 0)
+		const char *slash = run[strlen(run) - 1] == '/' ? "" : "/";
+		if (asprintf(&source, "%s%s%s", run, slash, step.name) < 0)
 			r = -ENOMEM;
 	}
 	sf_run_free(steps);

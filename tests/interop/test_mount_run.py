@@ -170,7 +170,27 @@ def thousand():
             check("one of them", np.load(f"{m}/step777/{NPY}").nbytes > 0)
 
 
-for part in (listed, trackers, come_and_go, many, thousand):
+def parts():
+    """A step that is several checkpoints: a directory each."""
+    ranks = f"{DATA}/rankfiles-2.13/tp_3x2/ckpt"
+    with tempfile.TemporaryDirectory() as d:
+        for s in (5, 40):
+            for p in ("actor", "critic"):
+                shutil.copytree(ranks, f"{d}/global_step_{s}/{p}")
+        os.makedirs(f"{d}/global_step_50/actor")
+        shutil.copy(f"{ranks}/model_world_size_6_rank_1.pt", f"{d}/global_step_50/actor")
+        with Mount(d) as m:
+            check("steps of parts", names(m) == {"latest", "global_step_5", "global_step_40"} and os.readlink(f"{m}/latest") == "global_step_40", names(m))
+            check("why", "rank 0 is missing" in open(f"{m}/info.json").read(), open(f"{m}/info.json").read())
+            check("parts", set(os.listdir(f"{m}/latest")) >= {"actor", "critic", "README"} and not os.path.lexists(f"{m}/latest/latest"), os.listdir(f"{m}/latest"))
+            a = torch.load(f"{m}/global_step_5/actor/model.pt", weights_only=True)
+            b = torch.load(f"{m}/latest/critic/model.pt", weights_only=True)
+            check("their checkpoints", tensors_of(a) and same(a, b) is None)
+        with Mount(f"{d}/global_step_40") as m:
+            check("a step of parts alone", names(m) == {"actor", "critic"} and os.path.exists(f"{m}/actor/model.pt"), names(m))
+
+
+for part in (listed, parts, trackers, come_and_go, many, thousand):
     with attempt(part.__name__):
         part()
 finish()

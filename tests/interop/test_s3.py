@@ -104,6 +104,38 @@ def mounts(case, url, path, env):
                 del a, b
 
 
+def run_dir(s3, env, mount):
+    """A run in a bucket: its steps are listed in one go, and followed."""
+    for i in range(12):
+        upload(s3, f"{DATA}/dcp/fsdp4/ckpt", f"run/step{i}/" + ("model_and_optim/" if i == 3 else ""))
+    s3.delete_object(Bucket="ckpts", Key="run/step11/.metadata")
+    src = "s3://ckpts/run"
+    r = run("find", src, env=env)
+    lines = [line.split()[:2] for line in r.stdout.splitlines()]
+    check("find", r.returncode == 0 and lines == [[f"step{i}", "complete"] for i in range(11)] + [["step11", "incomplete"]], r.stdout + r.stderr)
+    check("latest", run("latest", src, env=env).stdout == f"{src}/step10\n")
+    check("RUN/latest", json.loads(run("info", "--json", f"{src}/latest", env=env).stdout)["step"] == 10)
+    r = run("info", src, env=env)
+    check("info says which", r.returncode == 1 and "step10" in r.stderr, r.stderr)
+    if not mount:
+        return
+    with Mount(src, "refresh=1", env=env) as m:
+        steps = {f"step{i}" for i in range(11)}
+        check("steps", {n for n in os.listdir(m) if n.startswith("step")} == steps, os.listdir(m))
+        check("latest", os.readlink(f"{m}/latest") == "step10")
+        for s in ("step3", "latest"):
+            check(f"{s}: model.pt", tensors_of(torch.load(f"{m}/{s}/model.pt", weights_only=True)))
+        upload(s3, f"{DATA}/dcp/fsdp4/ckpt", "run/step12/")
+        s3.put_object(Bucket="ckpts", Key="run/latest", Body=b"step7\n")
+        for k in s3.list_objects_v2(Bucket="ckpts", Prefix="run/step5/")["Contents"]:
+            s3.delete_object(Bucket="ckpts", Key=k["Key"])
+        end = time.time() + 10
+        while time.time() < end and (steps | {"step12"}) - {"step5"} != {n for n in os.listdir(m) if n.startswith("step")}:
+            time.sleep(0.2)
+        check("steps come and go", (steps | {"step12"}) - {"step5"} == {n for n in os.listdir(m) if n.startswith("step")}, os.listdir(m))
+        check("latest is the trainer's", os.readlink(f"{m}/latest") == "step7", os.readlink(f"{m}/latest"))
+
+
 def says(what, source, code, *texts, env=None, args=()):
     r = run("info", source, *args, env=env)
     check(f"{what}: exit {code}", r.returncode == code, (r.returncode, r.stderr))
@@ -236,6 +268,8 @@ with Server() as server:
     for name in env:
         os.environ.pop(name)
     upload(s3, f"{DATA}/dcp/fsdp4/ckpt", "good/")
+    with attempt("a run"):
+        run_dir(s3, env, not fuse)
     messages("s3://ckpts/good", env)
     doctors("s3://ckpts/good", env)
     options("s3://ckpts/good", server, "good")

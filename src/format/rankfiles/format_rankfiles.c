@@ -359,6 +359,20 @@ static int rankfiles_load(struct sf_store *store, const struct sf_objinfo *files
 	return r;
 }
 
+static int rankfiles_missing(const struct sf_objinfo *files, size_t n, char *why, size_t size)
+{
+	struct rankfiles_sets sets = { 0 };
+	const struct sf_objinfo *other;
+	struct sf_error err = SF_ERROR_INIT;
+	int r = rankfiles_find(files, n, &sets, &other, &err);
+
+	rankfiles_release(&sets);
+	if (r != -ENOENT)
+		return 0;
+	snprintf(why, size, "%.500s", err.msg);
+	return 1;
+}
+
 static const char *const also[] = { "verl", NULL };
 
 /* One of them, or the config, says how many ranks there are. */
@@ -376,6 +390,7 @@ const struct sf_format sf_format_rankfiles = {
 	.marker = "model_world_size_N_rank_R.pt",
 	.sought = "model_world_size_N_rank_0.pt",
 	.names = names,
+	.missing = rankfiles_missing,
 	.probe = rankfiles_probe,
 	.load = rankfiles_load,
 };
