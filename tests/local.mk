@@ -160,6 +160,7 @@ TESTS_UNIT = \
 	%D%/unit/test_write_interrupt \
 	%D%/unit/test_write_parts \
 	%D%/unit/test_xml \
+	%D%/unit/test_zarr \
 	%D%/unit/test_zip_read \
 	%D%/unit/test_zip_write \
 	%D%/unit/test_zstd
@@ -178,6 +179,7 @@ TESTS_FORMAT = \
 	%D%/format/test_far_looks \
 	%D%/format/test_megatron \
 	%D%/format/test_megatron_legacy \
+	%D%/format/test_megatron_zarr \
 	%D%/format/test_negated \
 	%D%/format/test_olmo \
 	%D%/format/test_rankfiles \
@@ -310,6 +312,7 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_unpack \
 	%D%/fuzz/fuzz_url \
 	%D%/fuzz/fuzz_whole \
+	%D%/fuzz/fuzz_zarr \
 	%D%/fuzz/fuzz_zip \
 	%D%/fuzz/fuzz_zstd
 
@@ -361,6 +364,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_tar_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_unpack_SOURCES = %D%/fuzz/fuzz_unpack.c $(fuzz_main)
 %C%_fuzz_fuzz_unpack_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_zarr_SOURCES = %D%/fuzz/fuzz_zarr.c $(fuzz_main)
+%C%_fuzz_fuzz_zarr_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_zip_SOURCES = %D%/fuzz/fuzz_zip.c $(fuzz_main)
 %C%_fuzz_fuzz_zip_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_torch_archive_SOURCES = %D%/fuzz/fuzz_torch_archive.c $(fuzz_mutate) $(fuzz_main)
