@@ -42,6 +42,25 @@ START_TEST(one_rank_alone_is_as_it_is)
 }
 END_TEST
 
+/* Put together by hand: two virtual chunks a stage; grouped experts of two ranks. */
+START_TEST(chunks_and_experts_are_numbered_through)
+{
+	static const struct {
+		const char *dir, *last;
+	} cases[] = { { "megatron/legacy_1", "decoder.layers.3.mlp.linear_fc1.weight" },
+		      { "megatron/legacy_7", "decoder.layers.1.mlp.experts.linear_fc2.weight3" } };
+	struct sf_session s;
+	char path[256];
+
+	snprintf(path, sizeof(path), "%s/ckpt/iter_0000007", cases[_i].dir);
+	mg_open(&s, path);
+	ck_assert_uint_gt(mg_check_case(&s, cases[_i].dir), 20);
+	mg_entry(&s, cases[_i].last);
+	ck_assert_uint_eq(s.ckpt->nwarnings, 1);
+	sf_session_close(&s);
+}
+END_TEST
+
 /* Buckets of the optimizer, by rank: their dicts' keys are tuples of dtypes. */
 START_TEST(what_is_each_ranks_own_is_under_its_directory)
 {
@@ -220,6 +239,7 @@ int main(void)
 
 	tcase_add_test(tc, pieces_are_joined_and_layers_numbered_through);
 	tcase_add_test(tc, one_rank_alone_is_as_it_is);
+	tcase_add_loop_test(tc, chunks_and_experts_are_numbered_through, 0, 2);
 	tcase_add_test(tc, what_is_each_ranks_own_is_under_its_directory);
 	tcase_add_test(tc, a_missing_tensor_rank_is_named_and_leaves_holes);
 	tcase_add_test(tc, a_missing_stage_ends_it);

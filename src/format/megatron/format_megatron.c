@@ -47,8 +47,11 @@ static int load_keys(const struct megatron_found *found, struct sf_format_dir *s
 	default:
 		return sf_fail(err, -ENOENT,
 		               "'%s': not committed: %s is there, but no %smetadata.json, which "
-		               "Megatron writes last; --source-format dcp shows what is there",
-		               src->store->source, found->file->name, src->dir);
+		               "Megatron writes last%s",
+		               src->store->source, found->file->name, src->dir,
+		               sf_has_suffix(found->file->name, ".zarray")
+		                       ? ""
+		                       : "; --source-format dcp shows what is there");
 	}
 }
 
@@ -106,20 +109,6 @@ static int load(struct sf_store *store, const struct sf_objinfo *files, size_t n
 	return r;
 }
 
-/* torch_dist is told by its .metadata, or by dcp_unfinished. */
-static int unfinished(const struct sf_objinfo *files, size_t n, char *why, size_t size)
-{
-	for (size_t i = 0; i < n; i++) {
-		if (!sf_has_suffix(files[i].name, "/.zarray"))
-			continue;
-		snprintf(why, size,
-		         "zarr arrays (%.300s …) but no metadata.json, which Megatron writes last",
-		         files[i].name);
-		return 1;
-	}
-	return 0;
-}
-
 static const char *const names[] = {
 	"metadata.json",     "common.pt",         ".metadata", "weights/metadata.json",
 	"weights/common.pt", "weights/.metadata", NULL,
@@ -132,7 +121,6 @@ const struct sf_format sf_format_megatron = {
 	.sought = "metadata.json, in it or below weights/,",
 	.marker_file = "metadata.json",
 	.names = names,
-	.unfinished = unfinished,
 	.probe = probe,
 	.load = load,
 };

@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "format/dcp/dcp_meta.h"
 #include "format/megatron/megatron_ranks.h"
 #include "store/source.h"
@@ -65,6 +66,9 @@ int megatron_find(struct sf_store *store, const struct sf_objinfo *files, size_t
 	for (size_t i = 0; i < n && !ret->kind; i++)
 		if (megatron_is_rank_file(files[i].name, ""))
 			*ret = (struct megatron_found){ MEGATRON_LEGACY, "", &files[i] };
+	for (size_t i = 0; i < n && !ret->kind; i++)
+		if (sf_has_suffix(files[i].name, "/.zarray"))
+			*ret = (struct megatron_found){ MEGATRON_OPEN, "", &files[i] };
 	return 0;
 }
 
