@@ -114,6 +114,7 @@ TESTS_UNIT = \
 	%D%/unit/test_turns \
 	%D%/unit/test_shared_limits \
 	%D%/unit/test_progress \
+	%D%/unit/test_run \
 	%D%/unit/test_run_dir \
 	%D%/unit/test_http_retry \
 	%D%/unit/test_hub_revision \

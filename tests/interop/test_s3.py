@@ -104,7 +104,7 @@ def mounts(case, url, path, env):
                 del a, b
 
 
-def run_dir(s3, env, mount):
+def run_dir(s3, env, mount, server):
     """A run in a bucket: its steps are listed in one go, and followed."""
     for i in range(12):
         upload(s3, f"{DATA}/dcp/fsdp4/ckpt", f"run/step{i}/" + ("model_and_optim/" if i == 3 else ""))
@@ -134,6 +134,20 @@ def run_dir(s3, env, mount):
             time.sleep(0.2)
         check("steps come and go", (steps | {"step12"}) - {"step5"} == {n for n in os.listdir(m) if n.startswith("step")}, os.listdir(m))
         check("latest is the trainer's", os.readlink(f"{m}/latest") == "step7", os.readlink(f"{m}/latest"))
+        known = set(os.listdir(m))
+        time.sleep(1.1)
+        os.kill(server.proc.pid, signal.SIGSTOP)
+        try:
+            waits = [subprocess.Popen(["ls", f"{m}/step{i}"], stdout=subprocess.PIPE, stderr=subprocess.PIPE) for i in (0, 1, 2, 4, 6, 8)]
+            time.sleep(0.3)
+            for what in ("", "/step3", "/step3/state/model"):
+                t = time.time()
+                names = subprocess.run(["ls", f"{m}{what}"], capture_output=True, text=True, timeout=20).stdout.split()
+                check(f"a server that hangs: ls of what is known{what}", names and time.time() - t < 3 and (what or set(names) == known - {".shardfuse"}), (time.time() - t, names[:3]))
+            check("a server that hangs: others wait", all(p.poll() is None for p in waits))
+        finally:
+            os.kill(server.proc.pid, signal.SIGCONT)
+        check("and are answered when it goes on", all(p.wait(timeout=60) == 0 for p in waits), [p.stderr.read() for p in waits])
 
 
 def says(what, source, code, *texts, env=None, args=()):
@@ -269,7 +283,7 @@ with Server() as server:
         os.environ.pop(name)
     upload(s3, f"{DATA}/dcp/fsdp4/ckpt", "good/")
     with attempt("a run"):
-        run_dir(s3, env, not fuse)
+        run_dir(s3, env, not fuse, server)
     messages("s3://ckpts/good", env)
     doctors("s3://ckpts/good", env)
     options("s3://ckpts/good", server, "good")
