@@ -107,16 +107,20 @@ static int drop_mounted(struct dropping *d, const char *arg, const struct sf_liv
 static int drop_url(struct dropping *d, const char *arg, struct sf_error *err)
 {
 	struct sf_session_options opt = d->common->session;
-	struct sf_session s;
+	struct sf_store *store = NULL;
+	struct sf_io io;
 	int r;
 
-	opt.store.cache_size = 0; /* it is opened for its name */
+	opt.store.cache_size = 0; /* it is opened for its name, a file too */
 	opt.store.cache_size_given = true;
-	r = sf_session_store(&s, &opt, arg, err);
+	r = sf_session_io(&io, &opt, err);
 	if (r < 0)
 		return r;
-	r = drop_named(d, arg, s.store->source, err);
-	sf_session_close(&s);
+	r = sf_store_open(&io, arg, &opt.store, &store, err);
+	if (r >= 0)
+		r = drop_named(d, arg, store->source, err);
+	sf_store_free(store);
+	sf_io_release(&io);
 	return r;
 }
 

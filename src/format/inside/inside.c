@@ -46,8 +46,13 @@ static int split_at(const char *source, size_t at, size_t end, struct split *ret
                     struct sf_error *err)
 {
 	const char *query = source + end; /* goes with the directory: it is asked of each file */
-	int r = at ? asprintf(&ret->dir, "%.*s%s", (int)at, source, query)
-	           : asprintf(&ret->dir, ".");
+	size_t scheme = sf_url_scheme(source), root = scheme ? scheme + 4 : 1, dir = at;
+	int r;
+
+	/* as others name it: objects of one directory have one name in the cache */
+	while (dir > root && source[dir - 1] == '/')
+		dir--;
+	r = dir ? asprintf(&ret->dir, "%.*s%s", (int)dir, source, query) : asprintf(&ret->dir, ".");
 
 	if (r < 0)
 		ret->dir = NULL;
@@ -245,6 +250,27 @@ static int open_source(struct opening *o, const char *source, struct sf_store **
 	if (!local || at == end || (r != -ENOTDIR && r != -ENOENT))
 		return r;
 	return open_local_file(o, source, at, end, r, ret);
+}
+
+int sf_inside_dir(const char *source, char **ret, struct sf_error *err)
+{
+	SF_CLEANUP(split_release) struct split s = { 0 };
+	const size_t end = end_of(source), at = name_at(source, end);
+	size_t dir;
+	int r = 0;
+
+	*ret = NULL;
+	if (!sf_url_scheme(source) || strncasecmp(source, "file:", 5) == 0)
+		return 0;
+	if (inside_is_template(source, &dir))
+		r = split_at(source, dir + 1, end, &s, err);
+	else if (at && at < end) {
+		r = split_at(source, at, end, &s, err);
+		if (r >= 0 && !is_called_a_file(s.name))
+			return 0;
+	}
+	*ret = r >= 0 ? SF_STEAL(s.dir) : NULL;
+	return r;
 }
 
 int sf_inside_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,

@@ -26,4 +26,10 @@
 int sf_inside_open(struct sf_io *io, const char *source, const struct sf_store_options *opt,
                    struct sf_store **ret, struct sf_error *err);
 
+/*
+ * The URL of the directory that a file's URL, or a template's, is in: *ret is malloc'ed. NULL: @source is
+ * a path, or a URL that is first taken for a directory's. -ENOMEM; -EINVAL.
+ */
+int sf_inside_dir(const char *source, char **ret, struct sf_error *err);
+
 #endif

@@ -52,6 +52,16 @@ static bool is_same(const struct sf_objinfo *a, const struct sf_objinfo *b)
 	       a->version.dev == b->version.dev && a->size == b->size && !a->version.etag;
 }
 
+/* Parts of a DeepSpeed checkpoint lie beside: what is in one file is not all. */
+static bool has_parts(const struct sf_objinfo *files, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+		if (sf_has_suffix(files[i].name, "_model_states.pt") ||
+		    sf_has_suffix(files[i].name, "_optim_states.pt"))
+			return n > 1;
+	return false;
+}
+
 struct torch_choice torch_choose(const struct sf_objinfo *files, size_t n)
 {
 	const struct sf_objinfo *one = NULL, *f;
@@ -61,7 +71,7 @@ struct torch_choice torch_choose(const struct sf_objinfo *files, size_t n)
 			return (struct torch_choice){ TORCH_INDEX, f, true };
 	for (size_t i = 0; i < SF_ARRAY_LEN(whole); i++)
 		if ((f = sf_format_listed(files, n, whole[i])))
-			return (struct torch_choice){ TORCH_ONE, f, true };
+			return (struct torch_choice){ TORCH_ONE, f, !has_parts(files, n) };
 	if (n == 1)
 		return (struct torch_choice){ TORCH_ONE, files, may_be_one(files->name) };
 	for (size_t i = 0; i < n; i++) {
