@@ -426,6 +426,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_stats.c \
 	%D%/cli/cmd_verify.c \
 	%D%/cli/cmd_warm.c \
+	%D%/cli/common_state.c \
 	%D%/cli/complete.c \
 	%D%/cli/complete_names.c \
 	%D%/cli/put_damage.c \

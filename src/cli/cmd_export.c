@@ -96,6 +96,21 @@ static bool is_optim(const struct sf_catalog *c, const struct sf_entry *e)
 	return c->group[e->group].of->role == SF_ROLE_OPTIM;
 }
 
+/* Nothing else has tensors: it is then what is meant. */
+static bool optim_is_all(const struct sf_catalog *c)
+{
+	bool any = false;
+
+	for (uint32_t i = 0; i < c->nmain; i++) {
+		if (c->entry[i].tensor == SF_NONE)
+			continue;
+		if (!is_optim(c, &c->entry[i]))
+			return false;
+		any = true;
+	}
+	return any;
+}
+
 /* Entries of everything but (unless asked for) the optimizer. */
 static uint32_t all_entries(struct export *x)
 {
@@ -471,6 +486,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	sf_interrupt_init();
 	r = sf_session_open(&s, &common->session, source, &err);
 	if (r >= 0) {
+		x.optim |= !x.no_optim && optim_is_all(s.catalog);
 		r = export(&x, o, &err);
 		sf_out_release(&x.list);
 		sf_old_files_release(&x.old);

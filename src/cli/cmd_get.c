@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "cli/cli.h"
+#include "cli/common_state.h"
 #include "cli/get_choice.h"
 #include "cli/out_list.h"
 #include "cli/terminal.h"
@@ -23,7 +24,7 @@ enum { PART_MAX = 64 }; /* bytes of a slice in a file's name */
 
 struct get_options {
 	const char *format, *out;
-	bool force, train_state;
+	bool force, train_state, common_state;
 	unsigned rank; /* plus one; 0: not given */
 };
 
@@ -48,6 +49,8 @@ static const struct sf_opt options[] = {
 	  ".json, or stdout" },
 	{ "force", 0, SF_OPT_FLAG, offsetof(struct get_options, force), NULL, NULL,
 	  "overwrite existing files" },
+	{ "common", 0, SF_OPT_FLAG, offsetof(struct get_options, common_state), NULL, NULL,
+	  "the common state as one JSON document, in place of KEY (Megatron)" },
 	{ "train-state", 0, SF_OPT_FLAG, offsetof(struct get_options, train_state), NULL, NULL,
 	  "what the trainer kept of itself, in place of KEY (OLMo-core)" },
 	{ "rank", 0, SF_OPT_CALL, 0, parse_rank, "R",
@@ -310,14 +313,17 @@ static int where(struct get *g, const struct get_options *o, struct sf_error *er
 	return 0;
 }
 
-/* KEY and --train-state: one of them. */
+/* KEY, --train-state and --common: one of them. */
 static int check_keys(const struct get_options *o, int nkeys, struct sf_error *err)
 {
 	if (o->rank && !o->train_state)
 		return sf_fail(err, -EINVAL, "--rank is of --train-state");
 	if (o->train_state && nkeys)
 		return sf_fail(err, -EINVAL, "--train-state stands in place of KEY");
-	if (!o->train_state && !nkeys)
+	if (o->common_state && (nkeys || o->train_state || o->format || o->out))
+		return sf_fail(err, -EINVAL,
+		               "--common stands in place of KEY and is JSON, on stdout");
+	if (!o->train_state && !o->common_state && !nkeys)
 		return sf_fail(err, -EINVAL, "get: KEY is missing");
 	return 0;
 }
@@ -345,11 +351,13 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	sf_interrupt_init();
 	int r = sf_session_open(&s, &common->session, argv[0], &err);
 	if (r >= 0) {
+		if (o->common_state)
+			r = sf_common_state(&s, stdout, &err);
 		if (o->train_state)
 			r = sf_train_state(s.catalog, o->rank - 1, train, &err);
-		if (r >= 0)
+		if (r >= 0 && !o->common_state)
 			r = sf_get_choose(s.catalog, nkeys, keys, &ch, &err);
-		if (r >= 0)
+		if (r >= 0 && !o->common_state)
 			r = get(&g, o->force, &err);
 		sf_out_release(&g.files);
 		sf_out_release(&g.out);
