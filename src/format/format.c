@@ -14,9 +14,9 @@
 #include "format/run_dir.h"
 #include "store/source.h"
 
-static const struct sf_format *const formats[] = { &sf_format_dcp, &sf_format_megatron,
+static const struct sf_format *const formats[] = { &sf_format_dcp,         &sf_format_megatron,
 	                                           &sf_format_safetensors, &sf_format_rankfiles,
-	                                           &sf_format_olmo, &sf_format_torch };
+	                                           &sf_format_olmo,        &sf_format_torch };
 
 const struct sf_format *sf_format_at(size_t i)
 {
@@ -221,18 +221,26 @@ static int known_name(const char *name, struct sf_error *err)
 	               words(names, sizeof(names), " or ", name_of), sf_unread_names);
 }
 
+/* A few dozen names. */
+static bool has_name(const struct names *all, const char *name)
+{
+	for (size_t i = 0; i < all->n; i++)
+		if (strcmp(all->at[i], name) == 0)
+			return true;
+	return false;
+}
+
 /* What may make a checkpoint, of a store that cannot list; the formats look for the rest, by the
  * names that the metadata gives. */
 static int look_for_names(struct sf_store *store, struct listing *l, struct sf_error *err)
 {
-	const char *all[64];
-	size_t n = 0;
+	SF_CLEANUP(names_release) struct names all = { 0 };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
 		for (const char *const *name = formats[i]->names; *name; name++)
-			if (n < SF_ARRAY_LEN(all))
-				all[n++] = *name;
-	return store->ops->look(store, all, n, add_file, l, err);
+			if (!has_name(&all, *name) && names_push(&all, *name) < 0)
+				return sf_fail(err, -ENOMEM, "'%s'", store->source);
+	return store->ops->look(store, all.at, all.n, add_file, l, err);
 }
 
 /* A server that repeats itself has left out something else. In a directory that changes while it is

@@ -248,15 +248,24 @@ struct looking {
 	pthread_mutex_t m;
 	pthread_cond_t c;
 	size_t left;
+	const struct look_one
+		*failed; /* the first that was not answered: no further one is asked */
 };
 
 static void look_task(struct sf_task *task)
 {
 	struct look_one *o = sf_container_of(task, struct look_one, task);
 	struct looking *l = o->all;
+	const struct look_one *failed;
 
-	o->r = get(l->h, o->name, NULL, &o->p, &o->err);
 	pthread_mutex_lock(&l->m);
+	failed = l->failed;
+	pthread_mutex_unlock(&l->m);
+	o->r = failed ? sf_fail(&o->err, failed->r, "%s", failed->err.msg)
+	              : get(l->h, o->name, NULL, &o->p, &o->err);
+	pthread_mutex_lock(&l->m);
+	if (o->r < 0 && o->r != -ENOENT && o->r != -EACCES && !l->failed)
+		l->failed = o;
 	if (--l->left == 0)
 		pthread_cond_signal(&l->c);
 	pthread_mutex_unlock(&l->m);
