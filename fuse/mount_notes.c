@@ -8,6 +8,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/quote.h"
+#include "format/run.h"
 #include "fuse/mount_notes.h"
 #include "view/damage.h"
 
@@ -51,6 +52,7 @@ void sf_mount_notes_make(struct sf_mount_notes *n, const struct sf_session *s,
                          const char *mountpoint, bool hides_files)
 {
 	struct sf_buf b = { .limit = 1 << 16 };
+	uint32_t step;
 	sf_node hf;
 
 	*n = (struct sf_mount_notes){ 0 };
@@ -63,6 +65,13 @@ void sf_mount_notes_make(struct sf_mount_notes *n, const struct sf_session *s,
 		add(n, &b);
 	}
 	n->nwarnings = n->n;
+	if (s->run && sf_run_next(s->run, 0, &step) == NULL) {
+		b = (struct sf_buf){ .limit = 4096 };
+		sf_buf_str(&b,
+		           "note: a run directory without a complete checkpoint yet: its info.json "
+		           "says of each why");
+		add(n, &b);
+	}
 	if (!s->view.hf_files_found && sf_tree_lookup(s->tree, SF_NODE_ROOT, "hf", 2, &hf) >= 0) {
 		b = (struct sf_buf){ .limit = 4096 };
 		sf_buf_str(&b, "note: hf/ has no config.json: add -o hf_files=DIR for "

@@ -229,6 +229,14 @@ uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name,
 	return *ret_is_tensor ? b->keys.at[i].tensor : b->keys.at[i].object;
 }
 
+const char *sf_ckpt_builder_key_at(const struct sf_ckpt_builder *b, uint32_t i, size_t *ret_len)
+{
+	if (i >= b->keys.n)
+		return NULL;
+	*ret_len = b->keys.at[i].len;
+	return b->keys.at[i].name;
+}
+
 void sf_ckpt_builder_set_object(struct sf_ckpt_builder *b, uint32_t object, uint32_t place,
                                 uint64_t off, uint64_t len)
 {

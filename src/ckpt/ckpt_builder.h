@@ -100,6 +100,8 @@ int sf_ckpt_builder_tie(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t to,
 /* tensor or object index, SF_NONE */
 uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name, size_t len,
                               bool *ret_is_tensor);
+/* The names of the keys so far, one after the other; NULL: no more. They last until the next is added. */
+const char *sf_ckpt_builder_key_at(const struct sf_ckpt_builder *b, uint32_t i, size_t *ret_len);
 /* Chunks of @tensor without an item are not missing: every element of theirs is @element, as many
  * bytes as its dtype has. */
 int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void *element,

@@ -359,6 +359,37 @@ static void release(struct listing *l)
 	sf_arena_release(&l->arena);
 }
 
+/* From here on a format knows more of a directory than that it has files of torch.save. */
+#define SURE 45
+
+/* Does it hold directories that are checkpoints of their own, together one of a run's steps? */
+static bool has_parts(const struct listing *l)
+{
+	for (size_t i = 0; i < l->files.n; i++) {
+		const char *name = l->files.at[i].name, *slash = strchr(name, '/');
+		char dir[16];
+		if (slash && (size_t)(slash - name) < sizeof(dir)) {
+			snprintf(dir, sizeof(dir), "%.*s", (int)(slash - name), name);
+			if (sf_run_dir_is_part(dir))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Is it a save of a format that is told by its files, but under way? What stands there of torch.save's is a
+ * part of it then. */
+static bool is_unfinished(const struct listing *l)
+{
+	char why[512];
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
+		if (formats[i]->unfinished &&
+		    formats[i]->unfinished(l->files.at, l->files.n, why, sizeof(why)))
+			return true;
+	return false;
+}
+
 /* Asks every format what was listed. */
 static int ask(struct sf_store *store, const char *name, const struct listing *l,
                const struct sf_format **ret, struct sf_error *err)
@@ -377,6 +408,8 @@ static int ask(struct sf_store *store, const char *name, const struct listing *l
 			*ret = formats[i];
 		}
 	}
+	if (r >= 0 && *ret && sure < SURE && (has_parts(l) || (!name && is_unfinished(l))))
+		*ret = NULL;
 	return r;
 }
 

@@ -108,10 +108,10 @@ static int bucket_below(struct sf_store *s, const char *dir, struct sf_store **r
                         struct sf_error *err)
 {
 	struct bucket_store *f = (struct bucket_store *)s;
-	char prefix[64 + 64];
+	char prefix[300];
 
 	(void)err;
-	snprintf(prefix, sizeof(prefix), "%s%s/", f->prefix, dir);
+	snprintf(prefix, sizeof(prefix), "%s%.60s/", f->prefix, dir);
 	*ret = bucket_store(s->io, f->b, prefix);
 	return 0;
 }

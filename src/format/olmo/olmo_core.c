@@ -99,10 +99,56 @@ int olmo_add_train(struct olmo_load *l)
 	return r < 0 ? r : 0;
 }
 
+static bool ends(const char *name, size_t len, const char *suffix)
+{
+	size_t n = strlen(suffix);
+
+	return len > n && memcmp(name + len - n, suffix, n) == 0;
+}
+
+/*
+ * Runs of OLMoDDPTrainModule have neither model. nor optim. in front, but FQN.main beside
+ * FQN.exp_avg: the weights and the optimizer's state of them, flat. Source: allenai/OLMo-core
+ * optim/ddp (OLMoDDPOptimizer.state_dict), 3.0.
+ */
+static int group_direct(struct olmo_load *l)
+{
+	static const char *const states[] = { ".exp_avg", ".exp_avg_sq", ".step",
+		                              ".muon_momentum" };
+	bool direct = false;
+	const char *name;
+	size_t len;
+	int r = 0;
+
+	for (uint32_t i = 0; (name = sf_ckpt_builder_key_at(l->b, i, &len)); i++) {
+		if (len > 6 && memcmp(name, "model.", 6) == 0)
+			return 0;
+		direct = direct || ends(name, len, ".main");
+	}
+	for (uint32_t i = 0; direct && r >= 0 && (name = sf_ckpt_builder_key_at(l->b, i, &len));
+	     i++) {
+		bool model = ends(name, len, ".main") || strncmp(name, "model_buffer.", 13) == 0;
+		bool optim = false;
+		for (size_t k = 0; k < SF_ARRAY_LEN(states) && !model; k++)
+			optim = optim || ends(name, len, states[k]);
+		r = sf_ckpt_builder_group(l->b, name, len,
+		                          model   ? "model"
+		                          : optim ? "optim"
+		                                  : "other",
+		                          model   ? SF_ROLE_MODEL
+		                          : optim ? SF_ROLE_OPTIM
+		                                  : SF_ROLE_OTHER,
+		                          0, l->err);
+	}
+	return r < 0 ? r : 0;
+}
+
 int olmo_load_core(struct olmo_load *l, char *writer, size_t size)
 {
 	int r = dcp_load_composite(l->store, l->files, l->nfiles, l->b, l->err);
 
+	if (r >= 0)
+		r = group_direct(l);
 	if (r >= 0)
 		r = read_marks(l, writer, size);
 	return r < 0 ? r : olmo_add_train(l);

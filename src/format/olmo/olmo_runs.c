@@ -86,7 +86,8 @@ int olmo_runs_tensor(struct olmo_load *l, struct olmo_runs *r, const char *name,
 		                   .last = SF_NONE };
 	if (!t->name)
 		return no_memory(l);
-	memcpy(t->shape, shape, ndim * sizeof(*shape));
+	if (ndim)
+		memcpy(t->shape, shape, ndim * sizeof(*shape));
 	*ret = (uint32_t)r->tensor.n++;
 	sf_map_add(r->map, t->name, len, *ret, same_name, r, &failed);
 	return failed ? no_memory(l) : 0;
