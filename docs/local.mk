@@ -15,6 +15,7 @@ docsformatsdir = $(docdir)/docs/formats
 dist_docsformats_DATA = \
 	%D%/formats/README.md \
 	%D%/formats/dcp.md \
+	%D%/formats/deepspeed.md \
 	%D%/formats/megatron.md \
 	%D%/formats/olmo-core.md \
 	%D%/formats/rankfiles.md \

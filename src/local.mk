@@ -227,6 +227,18 @@ SF_SOURCES_FORMAT = \
 	%D%/format/dcp/dcp_subclass.c \
 	%D%/format/dcp/dcp_values.c \
 	%D%/format/dcp/format_dcp.c \
+	%D%/format/deepspeed/ds_flat.c \
+	%D%/format/deepspeed/ds_lower.c \
+	%D%/format/deepspeed/ds_optim.c \
+	%D%/format/deepspeed/ds_others.c \
+	%D%/format/deepspeed/ds_places.c \
+	%D%/format/deepspeed/ds_plain.c \
+	%D%/format/deepspeed/ds_rest.c \
+	%D%/format/deepspeed/ds_set.c \
+	%D%/format/deepspeed/ds_slice.c \
+	%D%/format/deepspeed/ds_table.c \
+	%D%/format/deepspeed/ds_universal.c \
+	%D%/format/deepspeed/format_deepspeed.c \
 	%D%/format/format.c \
 	%D%/format/format_dir.c \
 	%D%/format/format_unread.c \
@@ -275,6 +287,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/torch/torch_facts.c \
 	%D%/format/torch/torch_index.c \
 	%D%/format/torch/torch_lower.c \
+	%D%/format/torch/torch_params.c \
 	%D%/format/torch/torch_parts.c
 
 SF_SOURCES_READ = \

@@ -177,6 +177,7 @@ TESTS_FORMAT = \
 	%D%/format/test_format_dcp \
 	%D%/format/test_dcp_damage \
 	%D%/format/test_composite \
+	%D%/format/test_deepspeed \
 	%D%/format/test_far_looks \
 	%D%/format/test_megatron \
 	%D%/format/test_megatron_legacy \

@@ -29,7 +29,7 @@ CASES = {
     "tp_4x3": (12, (1, 4, 3), ""),         # 26 rows: torch's own rule for strided shards does not fit what FSDP did
     "hsdp_tp": (8, (2, 2, 2), ""),
     "tied_3": (3, (1, 3, 1), "tied"),
-    "groups_2": (2, (1, 2, 1), "groups"),  # two groups of parameters: their numbers are no model order
+    "groups_2": (2, (1, 2, 1), "groups"),  # two groups of parameters: their numbers are not in the model's order
     "one": (1, (1, 1, 1), ""),
     "plain_2": (2, None, ""),              # DDP: all of it replicated
     "differ_2": (2, (1, 2, 1), "differ"),  # ranks whose plain values are not the same
@@ -131,8 +131,7 @@ def run(rank, world, mesh, what, out, meet):
                 if strided and k != "step":
                     continue
                 full = t.full_tensor() if hasattr(t, "full_tensor") else t
-                key = str(i) if what == "groups" else order[i]
-                expect["tensors"][f"optim.state.{key}.{k}"] = sha(full)
+                expect["tensors"][f"optim.state.{order[i]}.{k}"] = sha(full)
         if what == "differ" and rank:
             od["param_groups"][0]["lr"] = 0.5
         torch.save(od, f"{out}/ckpt/optim_world_size_{world}_rank_{rank}.pt")

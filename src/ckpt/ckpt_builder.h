@@ -96,6 +96,8 @@ int sf_ckpt_builder_object(struct sf_ckpt_builder *b, const char *name, size_t l
  */
 int sf_ckpt_builder_tie(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t to,
                         struct sf_error *err);
+/* The first tensor that has the storage of @tensor; itself where it is tied to none. */
+uint32_t sf_ckpt_builder_storage(const struct sf_ckpt_builder *b, uint32_t tensor);
 
 /* tensor or object index, SF_NONE */
 uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name, size_t len,

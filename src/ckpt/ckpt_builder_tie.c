@@ -35,6 +35,11 @@ int sf_ckpt_builder_tie(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t to,
 	return 0;
 }
 
+uint32_t sf_ckpt_builder_storage(const struct sf_ckpt_builder *b, uint32_t tensor)
+{
+	return tensor < b->tied.n ? b->tied.at[tensor] : tensor;
+}
+
 /* The same items at the same places of the tensor, in the same order. */
 static bool same_chunks(const struct sf_tensor *t, const struct sf_tensor *u)
 {

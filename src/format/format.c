@@ -16,7 +16,8 @@
 
 static const struct sf_format *const formats[] = { &sf_format_dcp,         &sf_format_megatron,
 	                                           &sf_format_safetensors, &sf_format_rankfiles,
-	                                           &sf_format_olmo,        &sf_format_torch };
+	                                           &sf_format_olmo,        &sf_format_torch,
+	                                           &sf_format_deepspeed };
 
 const struct sf_format *sf_format_at(size_t i)
 {

@@ -53,6 +53,8 @@ extern const struct sf_format sf_format_megatron;
 /* safetensors written by DCP's HuggingFace writer, sharded or consolidated; and plain HF
  * directories */
 extern const struct sf_format sf_format_safetensors;
+/* ZeRO's partitions, universal checkpoints */
+extern const struct sf_format sf_format_deepspeed;
 /* a file of torch.save for each rank */
 extern const struct sf_format sf_format_rankfiles;
 /* OLMo-core's step directories, and those of OLMo 0.x */

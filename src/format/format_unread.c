@@ -9,10 +9,7 @@
 #include "base/path.h"
 #include "format/format_dir.h"
 #include "format/format_unread.h"
-#include "format/torch_file.h"
-#include "store/source.h"
 
-#define PICKLE_MAX (UINT64_C(64) << 20) /* of a data.pkl that is looked into for a name */
 #define NAMES_SHOWN 4
 
 /* By one file's name alone; '*' takes '/' too. The first pattern that some file has decides. */
@@ -55,71 +52,11 @@ static void found(struct sf_unread *ret, const char *format, const char *file, c
 	snprintf(ret->what, sizeof(ret->what), "%s", what);
 }
 
-/* "zero_stage" of an optimizer file; 0: it does not say. Before 0.7 an int, then an enum of one. */
-static int zero_stage(struct sf_store *store, const struct sf_objinfo *file)
-{
-	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { .limit = PICKLE_MAX };
-	const struct sf_pv *v;
-	struct sf_pv *root;
-	uint64_t stage;
-
-	if (sf_torch_file_value(store, file, PICKLE_MAX, &arena, &root, NULL) < 0)
-		return 0;
-	v = sf_pv_get(root, "optimizer_state_dict");
-	if (v && !sf_pv_get(v, "zero_stage"))
-		return 1; /* BF16_Optimizer, which works as that */
-	v = v ? sf_pv_get(v, "zero_stage") : NULL;
-	if (v && v->kind == SF_PV_CALL && v->call.args->seq.n == 1)
-		v = v->call.args->seq.at[0];
-	return v && sf_pv_u64(v, &stage) && stage <= 3 ? (int)stage : 0;
-}
-
-static int saw_part(void *arg, const struct sf_objinfo *info)
-{
-	bool *universal = arg;
-
-	*universal = *universal || matches("*/*/fp32.pt", info->name);
-	return 0;
-}
-
-/* Source: deepspeed runtime/engine.py (_get_ckpt_name and others), checkpoint/ds_to_universal.py,
- * 0.19. */
-static void find_deepspeed(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                           struct sf_unread *ret)
-{
-	const char *all = first_match(files, n, "*zero_pp_rank_*_model_states.pt"),
-		   *model = first_match(files, n, "*mp_rank_*model_states.pt"),
-		   *optim = first_match(files, n, "*zero_pp_rank_*optim_states.pt");
-	const char *file = all ? all : model ? model : optim;
-	bool universal = false;
-	int stage = 0;
-
-	if (!file && !(file = first_match(files, n, "zero/optimizer_state.pt")))
-		return;
-	if (!optim && !strchr(file, '/'))
-		store->ops->list(store, "zero", 1, saw_part, &universal, NULL);
-	if (universal) {
-		found(ret, "deepspeed", file, "DeepSpeed universal checkpoint");
-		return;
-	}
-	if (all)
-		stage = 3;
-	else if (optim)
-		stage = zero_stage(store, sf_format_listed(files, n, optim));
-	if (stage)
-		snprintf(ret->what, sizeof(ret->what), "DeepSpeed ZeRO-%d checkpoint", stage);
-	else
-		snprintf(ret->what, sizeof(ret->what), "DeepSpeed %scheckpoint",
-		         optim ? "ZeRO-1 or ZeRO-2 " : "");
-	ret->format = "deepspeed";
-	ret->file = file;
-}
-
 void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     struct sf_unread *ret)
 {
 	*ret = (struct sf_unread){ 0 };
-	find_deepspeed(store, files, n, ret);
+	(void)store;
 	for (size_t i = 0; i < SF_ARRAY_LEN(by_name) && !ret->format; i++) {
 		const char *file = first_match(files, n, by_name[i].pattern);
 		if (!file)
@@ -133,15 +70,14 @@ void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size
 	}
 }
 
-const char sf_unread_names[] =
-	"composer, which is dcp or torch; deepspeed is not supported by this version";
+const char sf_unread_names[] = "composer, which is dcp, deepspeed or torch";
 
 int sf_unread_format(const char *name)
 {
 	static const struct {
 		const char *name;
 		int dcp;
-	} known[] = { { "composer", 2 }, { "deepspeed", 1 } };
+	} known[] = { { "composer", 2 } };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
 		if (strcmp(known[i].name, name) == 0)

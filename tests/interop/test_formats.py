@@ -59,11 +59,7 @@ def test_files_beside():
 
 
 def test_refused():
-    base = os.path.join(DATA, "unread")
-    for name, words in {"deepspeed-z2f": "DeepSpeed ZeRO-2 checkpoint", "deepspeed-z1ba": "DeepSpeed ZeRO-1", "deepspeed-z3f": "DeepSpeed ZeRO-3"}.items():
-        r = run("info", f"{base}/{name}")
-        check(f"{name} is named", r.returncode == 1 and words in r.stderr and "not supported by this version" in r.stderr, r.stderr)
-    r = run("info", base, "--source-format", "zip")
+    r = run("info", DATA, "--source-format", "zip")
     check("an unknown word", r.returncode != 0 and "unknown source format" in r.stderr, r.stderr)
 
 

@@ -15,10 +15,8 @@ void rankfiles_names_release(struct rankfiles_names *names);
 /*
  * rankfiles_match - which parameters of @model are the numbers of @optim?
  *
- * Optimizers number their parameters in the order in which they got them. It is taken for the model's
- * where there is one group of parameters, and one way only to find them in order among the model's
- * (DTensors alone, else all floats; tied ones once) with the shapes of their states. Else nothing is
- * guessed: @ret is empty.
+ * By the shapes of the states (torch_params.h), among the model's DTensors, else among all floats; tied ones
+ * once. @ret is empty where there is not one way only.
  * Errors: -ENOMEM.
  */
 int rankfiles_match(const struct rankfiles_join *model, const struct rankfiles_join *optim,

@@ -7,8 +7,10 @@
 #include "base/mem.h"
 #include "format/rankfiles/rankfiles_lower.h"
 #include "format/rankfiles/rankfiles_split.h"
+#include "format/torch/torch_params.h"
 
 #define PARAMS_MAX (1u << 24)
+#define GROUPS_MAX 1024
 
 void rankfiles_names_release(struct rankfiles_names *names)
 {
@@ -31,30 +33,29 @@ static bool whole_of(const struct rankfiles_leaf *leaf, struct rankfiles_whole *
 	return true;
 }
 
-/* Parameters of the one group that has some; 0: there are several, or they are not numbered from 0. */
-static size_t count_params(const struct rankfiles_join *optim)
+/* Where each group's numbers end; @ret of GROUPS_MAX. 0 parameters: they are not numbered one by one. */
+static size_t count_params(const struct rankfiles_join *optim, size_t *ret, size_t *ret_groups)
 {
-	const struct sf_pv *groups = NULL, *params, *found = NULL;
-	uint64_t id;
+	const struct sf_pv *groups = NULL, *params;
+	uint64_t id, n = 0;
 
 	for (uint32_t i = 0; i < optim->nparts && !groups; i++)
 		if (optim->part[i].r == 0)
 			groups = sf_pv_get(optim->part[i].archive.root, "param_groups");
-	for (size_t i = 0; groups && groups->kind == SF_PV_LIST && i < groups->seq.n; i++) {
-		params = sf_pv_get(groups->seq.at[i], "params");
-		if (!params || params->kind != SF_PV_LIST)
-			return 0;
-		if (params->seq.n && found)
-			return 0;
-		if (params->seq.n)
-			found = params;
-	}
-	if (!found || found->seq.n > PARAMS_MAX)
+	*ret_groups = 0;
+	if (!groups || groups->kind != SF_PV_LIST || groups->seq.n > GROUPS_MAX)
 		return 0;
-	for (size_t i = 0; i < found->seq.n; i++)
-		if (!sf_pv_u64(found->seq.at[i], &id) || id != i)
+	for (size_t g = 0; g < groups->seq.n; g++) {
+		params = sf_pv_get(groups->seq.at[g], "params");
+		if (!params || params->kind != SF_PV_LIST || params->seq.n > PARAMS_MAX)
 			return 0;
-	return found->seq.n;
+		for (size_t i = 0; i < params->seq.n; i++)
+			if (!sf_pv_u64(params->seq.at[i], &id) || id != n++)
+				return 0;
+		ret[g] = n;
+	}
+	*ret_groups = groups->seq.n;
+	return n;
 }
 
 /* The number in a path like state.3.exp_avg; false: it is of none. */
@@ -100,11 +101,6 @@ static void find_states(const struct rankfiles_join *optim, const struct rankfil
 	}
 }
 
-static bool same_shape(const struct rankfiles_whole *a, const struct rankfiles_whole *b)
-{
-	return a->ndim == b->ndim && memcmp(a->shape, b->shape, a->ndim * sizeof(*a->shape)) == 0;
-}
-
 /* Tensors that may be parameters, in the model's order. */
 struct candidates {
 	const struct rankfiles_join *model;
@@ -112,7 +108,22 @@ struct candidates {
 	size_t n;
 	struct rankfiles_place *place;
 	struct sf_map map; /* of the places: the same parameter under two names is one */
+	struct sf_param_shape *shape;
+	struct sf_arena arena;
 };
+
+/* false: no memory. */
+static bool keep_shape(struct sf_arena *arena, const struct rankfiles_whole *w,
+                       struct sf_param_shape *ret)
+{
+	uint64_t *shape = sf_arena_alloc(arena, w->ndim * sizeof(*shape));
+
+	if (!shape)
+		return false;
+	memcpy(shape, w->shape, w->ndim * sizeof(*shape));
+	*ret = (struct sf_param_shape){ shape, w->ndim, true };
+	return true;
+}
 
 static int same_place(void *arg, uint32_t value, const char *key, size_t len)
 {
@@ -138,76 +149,56 @@ static int find_candidates(struct candidates *c, bool split)
 		    sf_map_add(&c->map, (const char *)&c->place[c->n], sizeof(*c->place),
 		               (uint32_t)c->n, same_place, c, &r) != SF_MAP_NONE)
 			continue;
-		if (r < 0)
-			return r;
+		if (r < 0 || !keep_shape(&c->arena, &w, &c->shape[c->n]))
+			return -ENOMEM;
 		c->n++;
 	}
 	return 0;
 }
 
-/* Has the parameter the shape of the state? */
-static bool fits(const struct rankfiles_join *model, const struct rankfiles_key *param,
-                 const struct rankfiles_join *optim, const struct rankfiles_key *state)
+/* The shapes that the numbers' states have. */
+static int find_shapes(struct candidates *c, const struct rankfiles_join *optim, size_t n,
+                       struct sf_param_shape *ret)
 {
-	struct rankfiles_whole of, has;
+	SF_FREE const struct rankfiles_key **state = calloc(n, sizeof(*state));
+	struct rankfiles_whole w;
 
-	return !state || (whole_of(&model->leaves.at[param->first], &of) &&
-	                  whole_of(&optim->leaves.at[state->first], &has) && same_shape(&of, &has));
-}
-
-/*
- * Which candidate each number is, in order: some candidates are no parameters (buffers). It is known
- * when there is one way only: when taking each as early as it fits, and as late, gives the same.
- */
-static bool choose(const struct candidates *c, const struct rankfiles_join *optim,
-                   const struct rankfiles_key *const *state, const struct rankfiles_key **ret,
-                   size_t n)
-{
-	size_t at = 0, known = 0;
-
-	for (size_t i = 0; i < n; i++, at++) {
-		while (at < c->n && !fits(c->model, c->at[at], optim, state[i]))
-			at++;
-		if (at == c->n)
-			return false;
-		ret[i] = c->at[at];
-		known += state[i] != NULL;
-	}
-	at = c->n;
-	for (size_t i = n; i-- > 0;) {
-		while (at > 0 && !fits(c->model, c->at[at - 1], optim, state[i]))
-			at--;
-		if (at == 0 || c->at[--at] != ret[i])
-			return false;
-	}
-	return known > 0;
+	if (!state)
+		return -ENOMEM;
+	find_states(optim, state, n);
+	for (size_t i = 0; i < n; i++)
+		if (state[i] && whole_of(&optim->leaves.at[state[i]->first], &w) &&
+		    !keep_shape(&c->arena, &w, &ret[i]))
+			return -ENOMEM;
+	return 0;
 }
 
 static int match(struct candidates *c, const struct rankfiles_join *optim, size_t n,
-                 struct rankfiles_names *ret)
+                 const size_t *end, size_t groups, struct rankfiles_names *ret)
 {
-	const struct rankfiles_key **param = calloc(n, sizeof(*param));
-	SF_FREE const struct rankfiles_key **state = calloc(n, sizeof(*state));
+	SF_FREE const struct rankfiles_key **param = calloc(n, sizeof(*param));
+	SF_FREE struct sf_param_shape *id = calloc(n, sizeof(*id));
+	SF_FREE uint32_t *at = calloc(n, sizeof(*at));
 	bool found = false;
-	int r = param && state ? 0 : -ENOMEM;
+	int r = param && id && at ? find_shapes(c, optim, n, id) : -ENOMEM;
 
-	if (r >= 0)
-		find_states(optim, state, n);
 	for (int split = 1; split >= 0 && !found && r >= 0; split--) {
 		r = find_candidates(c, split);
-		found = r >= 0 && choose(c, optim, state, param, n);
+		found = r >= 0 && sf_torch_match_params(c->shape, c->n, id, n, end, groups, at);
 	}
-	if (found)
-		*ret = (struct rankfiles_names){ param, n };
-	else
-		free(param);
-	return r;
+	if (!found)
+		return r;
+	for (size_t i = 0; i < n; i++)
+		param[i] = c->at[at[i]];
+	*ret = (struct rankfiles_names){ SF_STEAL(param), n };
+	return 0;
 }
 
 int rankfiles_match(const struct rankfiles_join *model, const struct rankfiles_join *optim,
                     struct rankfiles_names *ret, struct sf_error *err)
 {
-	const size_t n = count_params(optim);
+	size_t end[GROUPS_MAX], groups;
+	const size_t n = count_params(optim, end, &groups);
 	struct candidates c = { .model = model };
 	int r;
 
@@ -216,9 +207,12 @@ int rankfiles_match(const struct rankfiles_join *model, const struct rankfiles_j
 		return 0;
 	c.at = sf_alloc_array(model->keys.n, sizeof(*c.at));
 	c.place = sf_alloc_array(model->keys.n, sizeof(*c.place));
-	r = c.at && c.place ? match(&c, optim, n, ret) : -ENOMEM;
+	c.shape = sf_alloc_array(model->keys.n, sizeof(*c.shape));
+	r = c.at && c.place && c.shape ? match(&c, optim, n, end, groups, ret) : -ENOMEM;
 	free(c.at);
 	free(c.place);
+	free(c.shape);
 	sf_map_release(&c.map);
+	sf_arena_release(&c.arena);
 	return r < 0 ? sf_fail(err, r, "no memory for %zu parameters", n) : 0;
 }
