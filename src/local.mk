@@ -240,6 +240,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/deepspeed/ds_universal.c \
 	%D%/format/deepspeed/format_deepspeed.c \
 	%D%/format/format.c \
+	%D%/format/format_beside.c \
 	%D%/format/format_dir.c \
 	%D%/format/format_unread.c \
 	%D%/format/inside/inside.c \
@@ -248,6 +249,7 @@ SF_SOURCES_FORMAT = \
 	%D%/format/inside/inside_store.c \
 	%D%/format/inside/inside_tar.c \
 	%D%/format/inside/inside_unpack.c \
+	%D%/format/inside/inside_zip.c \
 	%D%/format/megatron/format_megatron.c \
 	%D%/format/megatron/megatron_common.c \
 	%D%/format/megatron/megatron_dist.c \

@@ -179,6 +179,7 @@ TESTS_FORMAT = \
 	%D%/format/test_composite \
 	%D%/format/test_deepspeed \
 	%D%/format/test_far_looks \
+	%D%/format/test_inside \
 	%D%/format/test_megatron \
 	%D%/format/test_megatron_legacy \
 	%D%/format/test_megatron_zarr \

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "format/format.h"
+#include "format/format_beside.h"
 #include "format/format_dir.h"
 #include "format/format_unread.h"
 #include "format/run_dir.h"
@@ -489,6 +490,8 @@ int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, stru
 	int r = known_name(opt->source_format, err);
 	if (r >= 0)
 		r = look(store, opt->source_format, false, opt->ret_run, &l, &best, err);
+	if (r >= 0)
+		r = sf_format_beside(store, l.files.at, l.files.n, err);
 	if (r >= 0)
 		r = best->load(store, l.files.at, l.files.n, opt, &ckpt, err);
 	if (r >= 0 && opt->complete)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Files of torch.save as SOURCE: what torch.load makes of checkpoint.pt is what it makes of the file itself, in each container, alone, packed,
 in a tar, by an index and by a template; what is no such file is refused by name."""
-import bz2, collections, gzip, io, json, lzma, os, subprocess, sys, tarfile, tempfile, warnings
+import bz2, collections, gzip, io, json, lzma, os, shutil, subprocess, sys, tarfile, tempfile, warnings, zipfile
 
 BIN = os.environ.get("SHARDFUSE", "./shardfuse")
 passed = failed = 0
@@ -209,6 +209,43 @@ def safetensors(tmp):
     compare("a link", f"{tmp}/latest.pt", v)
 
 
+def members(tmp):
+    """Archives that are no checkpoint's own: NeMo 1, a zip; a file of torch.save that is called a tar."""
+    v = {"a": torch.randn(3), "b": torch.ones(2, 2)}
+    torch.save(v, f"{tmp}/model_weights.ckpt")
+    with tarfile.open(f"{tmp}/x.nemo", "w:gz") as t:
+        t.add(f"{tmp}/model_weights.ckpt", "./model_weights.ckpt")
+        t.addfile(tarfile.TarInfo("./model_config.yaml"))
+    compare("x.nemo", f"{tmp}/x.nemo", v)
+    torch.save(v, f"{tmp}/model_best.pth.tar")
+    compare("a .pth.tar that is no tar", f"{tmp}/model_best.pth.tar", v)
+    for name, how in (("stored", zipfile.ZIP_STORED), ("deflated", zipfile.ZIP_DEFLATED)):
+        with zipfile.ZipFile(f"{tmp}/{name}.zip", "w", how) as z:
+            z.writestr("README", "x" * 100)
+            z.write(f"{tmp}/model_weights.ckpt", "run/../w.pt" if name == "deflated" else "w.pt")
+    compare("a stored zip", f"{tmp}/stored.zip", v)
+    r = run("keys", f"{tmp}/deflated.zip")
+    check("a deflated zip is refused", r.returncode == 1 and b"README" in r.stderr and b"deflated" in r.stderr, r.stderr)
+    torch.save(v, f"{tmp}/saved.zip")
+    compare("a .zip of torch.save", f"{tmp}/saved.zip", v)
+    with tarfile.open(f"{tmp}/bomb.tar", "w") as t:  # a zip bomb in a tar: deflated records are not read
+        with zipfile.ZipFile(f"{tmp}/bomb.pt", "w", zipfile.ZIP_DEFLATED) as z:
+            z.writestr("a/data.pkl", b"\0" * (32 << 20))
+        t.add(f"{tmp}/bomb.pt", "bomb.pt")
+    r = run("keys", f"{tmp}/bomb.tar")
+    check("a zip bomb in a tar", r.returncode == 1 and b"bomb.pt" in r.stderr, r.stderr)
+
+
+def nemo(tmp):
+    data = os.path.join(os.environ.get("SF_TEST_DATA", "tests/data"), "megatron/0.15.3-flat/ckpt")
+    shutil.copytree(data, f"{tmp}/run/step=10-last/weights")
+    r = run("keys", f"{tmp}/run/step=10-last")
+    check("NeMo's directory", r.returncode == 0, r.stderr)
+    open(f"{tmp}/run/step=10-last-unfinished", "w").close()
+    r = run("keys", f"{tmp}/run/step=10-last")
+    check("NeMo's marker of a save that did not end", r.returncode == 1 and b"step=10-last-unfinished" in r.stderr, r.stderr)
+
+
 def templates(tmp):
     d = f"{tmp}/ranks"
     os.mkdir(d)
@@ -240,7 +277,7 @@ def templates(tmp):
     check("a tar that is cut", r.returncode == 1 and b"cut.tar" in r.stderr and b"ends at" in r.stderr, r.stderr)
 
 
-for test in (containers, packed, refused, indexed, safetensors, templates):
+for test in (containers, packed, refused, indexed, safetensors, members, nemo, templates):
     with tempfile.TemporaryDirectory(dir=TMP.name) as tmp:
         test(tmp)
 print(f"{passed} passed, {failed} failed, 0 skipped")

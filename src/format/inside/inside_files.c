@@ -92,6 +92,10 @@ static int add_file(struct inside_build *b, struct sf_source *src, const char *n
 		return 0;
 	}
 	if (r >= 0)
+		r = sf_has_suffix(name, ".zip") && len > 4 && memcmp(head, "PK", 2) == 0
+		            ? inside_add_zip(b, src, from)
+		            : 1;
+	if (r > 0)
 		r = inside_add(b, name, from, 0, src->size);
 	sf_source_unref(src);
 	return r;

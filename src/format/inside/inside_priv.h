@@ -44,6 +44,8 @@ int inside_add_files(struct inside_build *b, const struct sf_objinfo *files, siz
 /* Members of tars: @src[i] is b->from[@from[i]], whatever that is read from. */
 int inside_add_tars(struct inside_build *b, struct sf_source *const *src, const uint32_t *from,
                     size_t n);
+/* Members of a zip, @src, that is b->from[@from]. 1: it is one of torch.save: no members. */
+int inside_add_zip(struct inside_build *b, struct sf_source *src, uint32_t from);
 /* The store; takes all that @b has. @shown: its name. */
 int inside_store_new(struct inside_build *b, const char *shown, struct sf_store **ret);
 

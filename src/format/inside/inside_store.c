@@ -99,10 +99,11 @@ static int inside_open(struct sf_store *store, const char *name, const struct sf
 		r = s->b.inner->ops->open(s->b.inner, f->info.name, &f->info, &src, err);
 	if (r < 0)
 		return r;
-	if (!is_file(e, f))
-		return sf_source_slice(src, e->off, &e->info, ret, err);
-	*ret = SF_STEAL(src);
-	return 0;
+	if (is_file(e, f)) {
+		*ret = SF_STEAL(src);
+		return 0;
+	}
+	return sf_source_slice(src, e->off, &e->info, ret, err);
 }
 
 /* The first entry behind all that begin with @dir and "/", or at it. */
