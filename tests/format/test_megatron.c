@@ -1,5 +1,8 @@
 #include "config.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "format/dcp/dcp_flat.h"
 #include "format/dcp/dcp_read.h"
 #include "tests/format/dcp_meta_text.h"
@@ -244,6 +247,60 @@ START_TEST(nemos_weights_are_found_below_its_directory)
 }
 END_TEST
 
+static void put_file(const char *dir, const char *name, const void *at, size_t len)
+{
+	char path[4096];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	f = fopen(path, "wb");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_uint_eq(fwrite(at, 1, len, f), len);
+	ck_assert_int_eq(fclose(f), 0);
+}
+
+/* NeMo's marker is beside the checkpoint's directory. */
+START_TEST(nemos_marker_says_that_a_save_is_not_finished)
+{
+	char top[] = "/tmp/sf-megatron-XXXXXX", path[4096], msg[SF_ERROR_MAX];
+	struct sf_ckpt *ckpt = NULL;
+	struct sf_store *store;
+	struct mg_files f;
+
+	ck_assert_ptr_nonnull(mkdtemp(top));
+	snprintf(path, sizeof(path), "%s/step=9-last", top);
+	ck_assert_int_eq(mkdir(path, 0755), 0);
+	snprintf(path, sizeof(path), "%s/step=9-last/weights", top);
+	ck_assert_int_eq(mkdir(path, 0755), 0);
+	mg_load_files(&f, "megatron/0.15.3-irregular/ckpt");
+	for (size_t i = 0; i < f.n; i++)
+		put_file(path, f.at[i].name, f.at[i].at, f.at[i].len);
+	for (int unfinished = 1; unfinished >= 0; unfinished--) {
+		if (unfinished)
+			put_file(top, "step=9-last-unfinished", "", 0);
+		snprintf(path, sizeof(path), "%s/step=9-last", top);
+		ck_assert_int_ge(sf_store_open(load_io(), path, NULL, &store, NULL), 0);
+		int r = load_store(store, NULL, &ckpt, msg);
+		ck_assert_msg(r == (unfinished ? -ENOENT : 0), "%s", msg);
+		ck_assert_msg(!unfinished || strstr(msg, "'step=9-last-unfinished' stands beside"),
+		              "%s", msg);
+		snprintf(path, sizeof(path), "%s/step=9-last-unfinished", top);
+		ck_assert_int_eq(unlink(path), unfinished ? 0 : -1);
+	}
+	sf_ckpt_free(ckpt);
+	for (size_t i = 0; i < f.n; i++) {
+		snprintf(path, sizeof(path), "%s/step=9-last/weights/%s", top, f.at[i].name);
+		ck_assert_int_eq(unlink(path), 0);
+	}
+	snprintf(path, sizeof(path), "%s/step=9-last/weights", top);
+	ck_assert_int_eq(rmdir(path), 0);
+	snprintf(path, sizeof(path), "%s/step=9-last", top);
+	ck_assert_int_eq(rmdir(path), 0);
+	ck_assert_int_eq(rmdir(top), 0);
+	mg_release(&f);
+}
+END_TEST
+
 START_TEST(as_plain_dcp_it_is_as_it_is_stored)
 {
 	static const struct sf_load_options dcp = { .source_format = "dcp" };
@@ -378,6 +435,7 @@ int main(void)
 	tcase_add_test(tc, metadata_json_alone_says_what_is_missing);
 	tcase_add_test(tc, a_common_state_that_cannot_be_read_is_a_warning);
 	tcase_add_test(tc, nemos_weights_are_found_below_its_directory);
+	tcase_add_test(tc, nemos_marker_says_that_a_save_is_not_finished);
 	tcase_add_test(tc, as_plain_dcp_it_is_as_it_is_stored);
 	tcase_add_loop_test(tc, a_run_of_a_block_is_where_unravelling_puts_it, 0, 50);
 	tcase_add_loop_test(tc, shapes_that_contradict_each_other_do_not_fit, 0, 20);
