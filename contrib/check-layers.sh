@@ -30,6 +30,7 @@ c[jJ][sS][oO][nN]	src/base/json.c
 openssl/	src/base/sha256.c src/store/gs_jwt.c src/store/s3_sign.c
 curl/	src/store/http_curl.c
 zstd	src/parse/zstd.c
+blosc	src/parse/blosc.c
 zlib\.h	src/base/crc32_zlib.c src/base/crc32_deflate.c src/parse/unpack_gzip.c
 bzlib	src/parse/unpack_bzip2.c
 lzma	src/parse/unpack_lzma.c

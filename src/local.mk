@@ -178,6 +178,11 @@ SF_SOURCES_PARSE += %D%/parse/unpack_lzma.c
 else
 SF_SOURCES_PARSE += %D%/parse/unpack_lzma_none.c
 endif
+if HAVE_BLOSC
+SF_SOURCES_PARSE += %D%/parse/blosc.c
+else
+SF_SOURCES_PARSE += %D%/parse/blosc_none.c
+endif
 if HAVE_ZSTD
 SF_SOURCES_PARSE += %D%/parse/zstd.c
 else

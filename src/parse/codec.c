@@ -3,6 +3,7 @@
 #include <assert.h>
 #include <stdlib.h>
 
+#include "parse/blosc.h"
 #include "parse/codec.h"
 #include "parse/zstd.h"
 
@@ -53,7 +54,41 @@ static int zstd_end(void *d, struct sf_error *err)
 	return sf_unzstd_end(d, err);
 }
 
+static int blosc_make(unsigned streams, void **ret, struct sf_error *err)
+{
+	struct sf_unblosc *b;
+	int r;
+
+	if (streams != 1)
+		return sf_fail(err, -ENOTSUP, "blosc: %u chunks one inside the other", streams);
+	r = sf_unblosc_new(&b, err);
+	if (r >= 0)
+		*ret = b;
+	return r;
+}
+
+static void blosc_free(void *d)
+{
+	sf_unblosc_free(d);
+}
+
+static int blosc_feed(void *d, const uint8_t *p, size_t len, struct sf_buf *out,
+                      struct sf_error *err)
+{
+	return sf_unblosc_feed(d, p, len, out, err);
+}
+
+static int blosc_end(void *d, struct sf_error *err)
+{
+	return sf_unblosc_end(d, err);
+}
+
 static const struct codec codecs[SF_NCODECS] = {
+	[SF_CODEC_BLOSC] = { .info = { .name = "blosc", .state = UINT64_C(1) << 20 },
+	                     .make = blosc_make,
+	                     .free = blosc_free,
+	                     .feed = blosc_feed,
+	                     .end = blosc_end },
 	[SF_CODEC_ZSTD] = { .info = { .name = "zstd",
 	                              /* the densest block: 3 bytes of header and one that is
 	                               * repeated 128 KiB long */

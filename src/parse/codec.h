@@ -9,7 +9,7 @@
 
 /* The table's index. A further codec: a number here, its line in codec.c, its functions in a file
  * of its own. */
-enum sf_codec { SF_CODEC_NONE, SF_CODEC_ZSTD, SF_NCODECS };
+enum sf_codec { SF_CODEC_NONE, SF_CODEC_ZSTD, SF_CODEC_BLOSC, SF_NCODECS };
 
 #define SF_CODEC_STREAMS_MAX 8 /* streams one inside the other */
 

@@ -97,6 +97,8 @@ static int take_codec(const struct cJSON *root, struct sf_zarr *z, struct sf_err
 		return sf_fail(err, -EBADMSG, "its compressor has no id");
 	if (strcmp(id, "zstd") == 0)
 		z->codec = SF_CODEC_ZSTD;
+	else if (strcmp(id, "blosc") == 0)
+		z->codec = SF_CODEC_BLOSC;
 	else
 		return sf_fail(err, -ENOTSUP, "its compressor '%.40s' is not read", id);
 	return 0;

@@ -101,6 +101,114 @@ START_TEST(a_chunk_that_was_never_stored_is_its_fill_value)
 }
 END_TEST
 
+/* 0, 3, 6 … 189 as int32, as numcodecs 0.15 compresses them. */
+static const char in_lz4[] = "\x02\x01\x31\x04\x00\x01\x00\x00\x00\x01\x00\x00\x68\x00\x00\x00"
+			     "\x14\x00\x00\x00\x50\x00\x00\x00\xff\x36\x00\x03\x06\x09\x0c\x0f"
+			     "\x12\x15\x18\x1b\x1e\x21\x24\x27\x2a\x2d\x30\x33\x36\x39\x3c\x3f"
+			     "\x42\x45\x48\x4b\x4e\x51\x54\x57\x5a\x5d\x60\x63\x66\x69\x6c\x6f"
+			     "\x72\x75\x78\x7b\x7e\x81\x84\x87\x8a\x8d\x90\x93\x96\x99\x9c\x9f"
+			     "\xa2\xa5\xa8\xab\xae\xb1\xb4\xb7\xba\xbd\x00\x00\x00\x00\x00\x05"
+			     "\x00\xa3\x50\x00\x00\x00\x00\x00";
+static const char in_blosclz[] = "\x02\x01\x11\x04\x00\x01\x00\x00\x00\x01\x00\x00\x62\x00\x00\x00"
+				 "\x14\x00\x00\x00\x4a\x00\x00\x00\x3f\x00\x03\x06\x09\x0c\x0f\x12"
+				 "\x15\x18\x1b\x1e\x21\x24\x27\x2a\x2d\x30\x33\x36\x39\x3c\x3f\x42"
+				 "\x45\x48\x4b\x4e\x51\x54\x57\x5a\x5d\x1f\x60\x63\x66\x69\x6c\x6f"
+				 "\x72\x75\x78\x7b\x7e\x81\x84\x87\x8a\x8d\x90\x93\x96\x99\x9c\x9f"
+				 "\xa2\xa5\xa8\xab\xae\xb1\xb4\xb7\xba\xbd\x00\x00\xe0\xb4\x00\x01"
+				 "\x00\x00";
+static const char in_zstd[] = "\x28\xb5\x2f\xfd\x60\x00\x00\xdd\x03\x00\x06\xd0\x1d\x1d\x50\xdb"
+			      "\x66\x50\xd7\x75\x5d\xd7\x75\x5d\xd7\x75\x5d\xd7\x75\x5d\xd7\x75"
+			      "\x5d\xd7\x75\x5d\xd7\x75\x5d\xd7\x2d\x9c\x14\x14\x00\x15\x00\x15"
+			      "\x00\x6f\x9c\xf1\xc5\x15\x4f\x1c\xf1\xc3\x0d\x2f\x9c\xf0\xc1\x05"
+			      "\x0f\x1c\xf0\xef\x03\xef\x9c\xf3\xcd\x35\xcf\x1c\xf3\xcb\x2d\xaf"
+			      "\x9c\xf2\xc9\x25\x8f\x1c\xf2\xc7\x1d\x01\x6f\x9d\xf5\xd5\x55\x4f"
+			      "\x1d\xf5\xd3\x4d\x2f\x9d\xf4\xd1\x45\x0f\x1d\xf4\xcf\x3d\x01\xef"
+			      "\x9d\xf7\xdd\x75\xcf\x1d\xf7\xdb\x6d\xaf\x9d\xf6\xd9\x65\x8f\x1d"
+			      "\xf6\xd7\x5d\x01\x00";
+static const struct {
+	const char *id, *at;
+	size_t len;
+	enum sf_codec codec;
+} packed[] = { { "blosc", in_lz4, sizeof(in_lz4) - 1, SF_CODEC_BLOSC },
+	       { "blosc", in_blosclz, sizeof(in_blosclz) - 1, SF_CODEC_BLOSC },
+	       { "zstd", in_zstd, sizeof(in_zstd) - 1, SF_CODEC_ZSTD } };
+
+static bool built_in(enum sf_codec codec)
+{
+	struct sf_decoder *d = NULL;
+	const bool yes = sf_decoder_new(codec, 1, &d, NULL) >= 0;
+
+	sf_decoder_free(d);
+	return yes;
+}
+
+/* [60] in a chunk of 64: the last is stored whole. */
+START_TEST(compressed_chunks_are_decoded)
+{
+	struct sf_ckpt *ckpt;
+	struct mg_files f;
+	char text[512];
+	uint64_t len;
+
+	if (!built_in(packed[_i].codec))
+		return;
+	snprintf(text, sizeof(text),
+	         "{\"zarr_format\": 2, \"compressor\": {\"id\": \"%s\"}, \"shape\": [60], "
+	         "\"chunks\": [64], \"dtype\": \"<i4\"}",
+	         packed[_i].id);
+	one_array(&f, text);
+	mg_set(&f, KEY "/0", packed[_i].at, packed[_i].len);
+	ckpt = mg_load(&f, NULL);
+	ck_assert_uint_eq(ckpt->nwarnings, 0);
+	uint8_t *at = read_one(&f, ckpt, &len);
+	ck_assert_uint_eq(len, 240);
+	for (uint32_t i = 0; i < 60; i++)
+		ck_assert_uint_eq(sf_le32(at + 4 * i), 3 * i);
+	free(at);
+	sf_ckpt_free(ckpt);
+	mg_release(&f);
+}
+END_TEST
+
+/* Every byte wrong, cut anywhere, fed in pieces: an error or the bytes, and nothing else. */
+START_TEST(damaged_blosc_is_an_error)
+{
+	const size_t n = sizeof(in_lz4) - 1;
+	struct sf_decoder *d;
+	uint8_t copy[sizeof(in_lz4)];
+
+	if (!built_in(SF_CODEC_BLOSC))
+		return;
+	for (size_t step = 1; step <= n; step += 7) {
+		struct sf_buf out = { .limit = 256 };
+		ck_assert_int_eq(sf_decoder_new(SF_CODEC_BLOSC, 1, &d, NULL), 0);
+		for (size_t at = 0; at < n; at += step)
+			ck_assert_int_eq(sf_decoder_feed(d, (const uint8_t *)in_lz4 + at,
+			                                 SF_MIN(step, n - at), &out, NULL),
+			                 0);
+		ck_assert_int_eq(sf_decoder_end(d, NULL), 0);
+		ck_assert_uint_eq(out.len, 256);
+		sf_decoder_free(d);
+		sf_buf_release(&out);
+	}
+	for (size_t i = 0; i < 2 * n; i++) {
+		struct sf_buf out = { .limit = 255 + i % 2 };
+		const size_t len = i < n ? n : i - n;
+		memcpy(copy, in_lz4, n);
+		if (i < n)
+			copy[i] ^= 0xa5;
+		ck_assert_int_eq(sf_decoder_new(SF_CODEC_BLOSC, 1, &d, NULL), 0);
+		int r = sf_decoder_feed(d, copy, len, &out, NULL);
+		r = r < 0 ? r : sf_decoder_end(d, NULL);
+		ck_assert(out.len <= 256 && (r < 0 || out.len > 0));
+		ck_assert(i < n || r < 0);
+		sf_decoder_free(d);
+		sf_buf_release(&out);
+	}
+	ck_assert_int_eq(sf_decoder_new(SF_CODEC_BLOSC, 2, &d, NULL), -ENOTSUP);
+}
+END_TEST
+
 START_TEST(files_of_another_size_are_told)
 {
 	struct sf_ckpt *ckpt;
@@ -167,7 +275,8 @@ START_TEST(arrays_without_metadata_json_were_not_committed)
 
 	mg_load_files(&f, CASE);
 	mg_remove(&f, "metadata.json");
-	mg_refused(&f, NULL, -ENOENT, "not committed: decoder.final_layernorm.weight/.zarray is there");
+	mg_refused(&f, NULL, -ENOENT,
+	           "not committed: decoder.final_layernorm.weight/.zarray is there");
 	mg_release(&f);
 }
 END_TEST
@@ -191,6 +300,8 @@ int main(void)
 
 	tcase_add_loop_test(tc, chunks_that_an_array_ends_inside_of_are_cut, 0, 2);
 	tcase_add_loop_test(tc, a_chunk_that_was_never_stored_is_its_fill_value, 0, 2);
+	tcase_add_loop_test(tc, compressed_chunks_are_decoded, 0, SF_ARRAY_LEN(packed));
+	tcase_add_test(tc, damaged_blosc_is_an_error);
 	tcase_add_test(tc, files_of_another_size_are_told);
 	tcase_add_test(tc, an_array_that_cannot_be_read_costs_itself);
 	tcase_add_test(tc, locks_beside_arrays_are_passed_over);
