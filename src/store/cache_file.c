@@ -118,7 +118,7 @@ static int check_map(const struct sf_cache_file *f, const struct sf_cache_id *id
 
 static int open_both(struct sf_cache_file *f, int dir, const struct sf_cache_id *id)
 {
-	struct stat st;
+	struct stat st, map;
 	char buf[80];
 	int r;
 
@@ -134,6 +134,10 @@ static int open_both(struct sf_cache_file *f, int dir, const struct sf_cache_id 
 		return 0;
 	if (!f->writable)
 		return -ENOENT;
+	/* It was cut. Made longer again it would have holes where others, who have it open, know of
+	 * bytes: they keep the short one. */
+	if (st.st_size || (fstat(f->map, &map) == 0 && map.st_size > SF_CACHE_HEAD))
+		return -ESTALE;
 	return ftruncate(f->data, (off_t)id->size) == 0 ? 0 : -errno;
 }
 
@@ -242,6 +246,7 @@ int sf_cache_file_store(const struct sf_cache_file *f, uint64_t first, const uin
 {
 	const unsigned n = (unsigned)sf_cache_nblocks(len);
 	SF_FREE uint8_t *marks = sf_alloc_array(n, SF_CACHE_MARK);
+	struct stat st;
 	int r;
 
 	if (!marks)
@@ -250,6 +255,9 @@ int sf_cache_file_store(const struct sf_cache_file *f, uint64_t first, const uin
 		sf_cache_mark_put(sf_cache_sum(f->name, first + i, at + i * SF_CACHE_BLOCK,
 		                               len_of(f, first + i)),
 		                  marks + i * SF_CACHE_MARK);
+	/* written to, a file that was cut would be long again, with holes */
+	if (fstat(f->data, &st) != 0 || (uint64_t)st.st_size != f->size)
+		return -ESTALE;
 	r = write_at(f->data, at, len, first * SF_CACHE_BLOCK);
 	return r < 0 ? r : write_at(f->map, marks, n * (size_t)SF_CACHE_MARK, mark_at(first));
 }

@@ -42,7 +42,7 @@ void sf_cache_file_free(struct sf_cache_file *f);
 void sf_cache_file_verify(const struct sf_cache_file *f, uint64_t first, unsigned n, bool *there);
 /* Blocks from @first on, @len bytes that end with a block's end or the object's, are written and
  * marked. -errno of the system call, -ENOSPC where it wrote nothing, -ENOMEM: some may be marked
- * then, whose bytes are there. */
+ * then, whose bytes are there. -ESTALE: somebody cut the file; it is to be used no longer. */
 int sf_cache_file_store(const struct sf_cache_file *f, uint64_t first, const uint8_t *at,
                         uint64_t len);
 /* Used now; false: somebody took its name away or cut it, and it is to be used no longer. */

@@ -47,6 +47,8 @@ static void write_task(struct sf_task *task)
 
 	if (r < 0)
 		sf_cache_failed(o->cache, r);
+	if (r == -ESTALE)
+		sf_blocks_retire(h->c);
 	(r < 0 ? sf_cache_not_kept : sf_cache_kept)(o->cache, h->len);
 	pthread_mutex_lock(&o->m);
 	for (struct sf_cache_held **at = &h->c->held; *at; at = &(*at)->next)

@@ -145,8 +145,8 @@ void sf_cache_not_kept(struct sf_cache *c, uint64_t bytes)
 
 void sf_cache_failed(struct sf_cache *c, int r)
 {
-	if (r == -ENOMEM || r == -EMFILE || r == -ENFILE)
-		return; /* not the disk's fault */
+	if (r == -ESTALE || r == -ENOMEM || r == -EMFILE || r == -ENFILE)
+		return; /* not the disk's fault; -ESTALE: one file was cut */
 	if (r == -ENOSPC || r == -EDQUOT) {
 		atomic_store(&c->lacks, SF_CACHE_LACKS_SPACE);
 		tell_once(c, TOLD_FULL, strerror(-r), "nothing more is kept until there is room");

@@ -231,6 +231,8 @@ static bool put_down(struct run *run, bool *ret_held)
 	if (*ret_held)
 		return true;
 	r = sf_cache_file_store(q->c->file, run->first, run->pages.at, run->len);
+	if (r == -ESTALE)
+		sf_blocks_retire(q->c);
 	if (r < 0)
 		sf_cache_failed(cache, r);
 	(r < 0 ? sf_cache_not_kept : sf_cache_kept)(cache, run->len);

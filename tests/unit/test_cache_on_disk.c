@@ -138,6 +138,60 @@ START_TEST(a_file_cut_while_it_is_open_is_a_miss)
 }
 END_TEST
 
+/* What is fetched after that goes elsewhere: written to the short file it would make holes of what was
+ * there. */
+START_TEST(a_file_that_was_cut_is_not_made_long_again)
+{
+	struct sf_source *src;
+
+	cw_begin(&w, NULL);
+	src = cw_open(&w);
+	cw_read(&w, src, 0, CW_BYTES / 2);
+	ck_assert_int_eq(truncate(cw_file(&w, ".data"), _i ? (off_t)SF_CACHE_BLOCK : 0), 0);
+	cw_read(&w, src, CW_BYTES - 100, 100);
+	for (int i = 0; i < 20; i++) { /* what is written behind has its time */
+		usleep(2000);
+		cw_read(&w, src, 0, CW_BYTES / 2);
+	}
+	sf_source_unref(src);
+	cw_end(&w);
+	cw_begin(&w, NULL);
+	src = cw_open(&w);
+	cw_read(&w, src, 0, CW_BYTES);
+	sf_source_unref(src);
+	cw_end(&w);
+	cw_remove(&w);
+}
+END_TEST
+
+/* One process has it open, somebody cuts it, another process opens it and fills its own. */
+START_TEST(two_processes_and_a_file_that_was_cut)
+{
+	static struct cache_world v;
+	struct sf_source *src, *other;
+
+	memset(&v, 0, sizeof(v));
+	cw_begin(&w, NULL);
+	src = cw_open(&w);
+	cw_read(&w, src, 0, CW_BYTES);
+	cw_read(&w, src, 0, CW_BYTES);
+	ck_assert_int_eq(truncate(cw_file(&w, ".data"), _i ? (off_t)SF_CACHE_BLOCK + 5 : 0), 0);
+	memcpy(v.dir, w.dir, sizeof(v.dir));
+	cw_begin(&v, NULL);
+	other = cw_open(&v);
+	cw_read(&v, other, CW_BYTES / 2, 1000);
+	cw_read(&w, src, 0, CW_BYTES);
+	cw_read(&v, other, 0, CW_BYTES);
+	cw_read(&w, src, 5, CW_BYTES - 5);
+	sf_source_unref(other);
+	sf_source_unref(src);
+	cw_end(&v);
+	cw_end(&w);
+	free(v.bytes);
+	cw_remove(&w);
+}
+END_TEST
+
 static void clean(void)
 {
 	memset(&w, 0, sizeof(w));
@@ -154,6 +208,8 @@ int main(void)
 	tcase_add_test(t, damage_on_disk_is_a_miss);
 	tcase_add_loop_test(t, files_of_another_object_are_not_ours, 0, 4);
 	tcase_add_test(t, a_file_cut_while_it_is_open_is_a_miss);
+	tcase_add_loop_test(t, a_file_that_was_cut_is_not_made_long_again, 0, 2);
+	tcase_add_loop_test(t, two_processes_and_a_file_that_was_cut, 0, 2);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }
