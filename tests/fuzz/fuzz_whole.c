@@ -51,7 +51,8 @@ static void quiet(void *arg, enum sf_log_level level, const char *line)
 /* Words that would reach for the machine's own files. */
 static bool outside(const char *word)
 {
-	static const char *const words[] = { "config", "log", "hf-files", "hf_files" };
+	static const char *const words[] = { "config", "log", "hf-files", "hf_files",
+		                             "join-rules", "join_rules" };
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(words); i++)
 		if (strncmp(word, words[i], strlen(words[i])) == 0)

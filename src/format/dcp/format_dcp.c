@@ -33,12 +33,13 @@ static int dcp_probe(struct sf_store *store, const struct sf_objinfo *files, siz
 
 /* Asked for by name: else megatron's is the surer word. */
 static int warn_megatron(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                         struct sf_ckpt_builder *b)
+                         struct sf_ckpt_builder *b, struct sf_error *err)
 {
 	struct megatron_found found;
+	int r = megatron_find(store, files, n, &found, err);
 
-	if (megatron_find(store, files, n, &found) < 0 || found.kind != MEGATRON_DIST)
-		return 0;
+	if (r < 0 || found.kind != MEGATRON_DIST)
+		return r;
 	return sf_ckpt_builder_warn(
 		b, NULL, "plain-reading",
 		"a Megatron torch_dist checkpoint (%s) read as plain DCP: weights and optimizer "
@@ -111,7 +112,7 @@ static int dcp_load(struct sf_store *store, const struct sf_objinfo *files, size
 		r = dcp_load_composite(store, files, n, b, err);
 	}
 	if (r >= 0)
-		r = warn_megatron(store, files, n, b);
+		r = warn_megatron(store, files, n, b, err);
 	if (r >= 0)
 		r = sf_unread_warn(b, files, n);
 	dcp_meta_release(&meta); /* before finish: its columns and the checkpoint's need not be

@@ -17,10 +17,10 @@ static int probe(struct sf_store *store, const struct sf_objinfo *files, size_t 
                  struct sf_error *err)
 {
 	struct megatron_found found;
-	int r = megatron_find(store, files, n, &found);
+	int r = megatron_find(store, files, n, &found, err);
 
 	if (r < 0)
-		return sf_fail(err, r, "no memory for %zu files", n);
+		return r;
 	switch (found.kind) {
 	case MEGATRON_DIST:
 	case MEGATRON_ZARR:
@@ -85,9 +85,9 @@ static int load(struct sf_store *store, const struct sf_objinfo *files, size_t n
 	struct megatron_found found;
 	int r;
 
-	r = megatron_find(store, files, n, &found);
+	r = megatron_find(store, files, n, &found, err);
 	if (r < 0)
-		return sf_fail(err, r, "no memory for %zu files", n);
+		return r;
 	src.dir = found.dir;
 	facts.mtime_ns = found.file ? found.file->version.mtime_ns : 0;
 	r = megatron_check_nemo(&src, err);

@@ -20,9 +20,10 @@ struct megatron_found {
 	const char *dir;               /* "", or NeMo's "weights/": constant text */
 	const struct sf_objinfo *file; /* that it was told by: the listing's */
 };
-/* By names, and by what metadata.json says. -ENOMEM. */
+/* By names, and by what metadata.json says. Errors: -EBADMSG that is Megatron's, and malformed; those of
+ * the store. */
 int megatron_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                  struct megatron_found *ret);
+                  struct megatron_found *ret, struct sf_error *err);
 
 /* The object that holds the common state, from 0.19 on. */
 #define MEGATRON_COMMON_KEY "common_state/shard_0_1"

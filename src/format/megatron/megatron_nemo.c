@@ -50,10 +50,19 @@ int megatron_check_nemo(const struct sf_format_dir *src, struct sf_error *err)
 	struct sf_buf name = { .limit = PATH_BYTES_MAX };
 	struct sf_store *parent = NULL;
 	struct sf_source *marker = NULL;
+	struct sf_error why = SF_ERROR_INIT;
 	int r = 0;
 
-	if (is_nemo(src) && open_parent(src->store, &name, &parent) &&
-	    parent->ops->open(parent, (const char *)name.at, NULL, &marker, NULL) >= 0)
+	if (!is_nemo(src))
+		return 0;
+	if (open_parent(src->store, &name, &parent))
+		r = parent->ops->open(parent, (const char *)name.at, NULL, &marker, &why);
+	/* what cannot be looked at for good is not there for us */
+	if (r == -ENOENT || r == -ENOTDIR || r == -EACCES || r == -EPERM || r == -EBADMSG)
+		r = 0;
+	else if (r < 0)
+		sf_fail(err, r, "%s", why.msg);
+	if (marker)
 		r = sf_fail(err, -ENOENT,
 		            "'%s': not committed: '%s' stands beside it, which NeMo removes when "
 		            "all is written",
