@@ -311,6 +311,7 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_safetensors \
 	%D%/fuzz/fuzz_tar \
 	%D%/fuzz/fuzz_torch_archive \
+	%D%/fuzz/fuzz_torch_index \
 	%D%/fuzz/fuzz_torch_item \
 	%D%/fuzz/fuzz_unpack \
 	%D%/fuzz/fuzz_url \
@@ -365,6 +366,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_zstd_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_tar_SOURCES = %D%/fuzz/fuzz_tar.c $(fuzz_main)
 %C%_fuzz_fuzz_tar_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_torch_index_SOURCES = %D%/fuzz/fuzz_torch_index.c $(fuzz_main)
+%C%_fuzz_fuzz_torch_index_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_unpack_SOURCES = %D%/fuzz/fuzz_unpack.c $(fuzz_main)
 %C%_fuzz_fuzz_unpack_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_zarr_SOURCES = %D%/fuzz/fuzz_zarr.c $(fuzz_main)

@@ -6,10 +6,19 @@
 #include "base/mem.h"
 #include "parse/unpack_priv.h"
 
+static int no_lzop(void **ret, struct sf_error *err)
+{
+	(void)ret;
+	return sf_fail(err, -ENOTSUP, "lzop: not supported by this version: lzop -d unpacks it");
+}
+
+static const struct sf_unpack_ops lzop = { .name = "lzop", .make = no_lzop };
+
 static const struct sf_unpack_ops *const packings[SF_NPACKINGS] = {
 	[SF_PACKING_GZIP] = &sf_unpack_gzip, [SF_PACKING_BZIP2] = &sf_unpack_bzip2,
 	[SF_PACKING_XZ] = &sf_unpack_xz,     [SF_PACKING_LZMA] = &sf_unpack_lzma,
 	[SF_PACKING_ZSTD] = &sf_unpack_zstd, [SF_PACKING_LZ4] = &sf_unpack_lz4,
+	[SF_PACKING_LZOP] = &lzop,
 };
 
 struct sf_unpacker {
@@ -51,6 +60,7 @@ enum sf_packing sf_packing_of(const uint8_t *h, size_t len)
 		  6 },
 		{ SF_PACKING_ZSTD, "\x28\xb5\x2f\xfd", 4 },
 		{ SF_PACKING_LZ4, "\x04\x22\x4d\x18", 4 },
+		{ SF_PACKING_LZOP, "\x89LZO\0\r\n\x1a\n", 9 },
 	};
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)

@@ -15,6 +15,7 @@ enum sf_packing {
 	SF_PACKING_LZMA, /* what xz calls "alone": no magic number, but a head that few others have */
 	SF_PACKING_ZSTD,
 	SF_PACKING_LZ4,
+	SF_PACKING_LZOP, /* known, not undone */
 	SF_NPACKINGS
 };
 

@@ -165,11 +165,11 @@ const char *inside_unpacked_name(const char *name, struct sf_arena *arena)
 {
 	static const struct {
 		const char *end, *becomes;
-	} ends[] = { { ".gz", "" },       { ".bz2", "" },     { ".bzip2", "" },
-		     { ".xz", "" },       { ".lzma", "" },    { ".zst", "" },
-		     { ".zstd", "" },     { ".lz4", "" },     { ".tgz", ".tar" },
-		     { ".tbz2", ".tar" }, { ".tbz", ".tar" }, { ".txz", ".tar" },
-		     { ".tzst", ".tar" } };
+	} ends[] = { { ".gz", "" },      { ".bz2", "" },      { ".bzip2", "" },
+		     { ".xz", "" },      { ".lzma", "" },     { ".zst", "" },
+		     { ".zstd", "" },    { ".lz4", "" },      { ".lzo", "" },
+		     { ".tgz", ".tar" }, { ".tbz2", ".tar" }, { ".tbz", ".tar" },
+		     { ".txz", ".tar" }, { ".tzst", ".tar" } };
 	const size_t n = strlen(name);
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(ends); i++) {

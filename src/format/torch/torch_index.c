@@ -49,8 +49,7 @@ static int count_key(struct reading *d, const char *file)
 	return failed;
 }
 
-static int take(struct reading *d, const struct sf_json *json, const char *name,
-                struct sf_error *err)
+static int take(struct reading *d, const struct sf_json *json, struct sf_error *err)
 {
 	const struct cJSON *map, *item;
 	int r = sf_json_get_obj(sf_json_root(json), "weight_map", &map, err);
@@ -65,15 +64,30 @@ static int take(struct reading *d, const struct sf_json *json, const char *name,
 			               key ? key : "");
 		r = count_key(d, file);
 	}
-	return r < 0 ? sf_fail(err, r, "'%s': no memory for %zu files", name, d->names->n) : 0;
+	return r < 0 ? sf_fail(err, r, "no memory for %zu files", d->names->n) : 0;
+}
+
+int torch_parse_index(const char *text, size_t len, struct sf_arena *arena, struct torch_names *ret,
+                      uint32_t **ret_keys, struct sf_error *err)
+{
+	struct reading d = { .names = ret, .arena = arena };
+	struct sf_json *json = NULL;
+	int r = sf_json_parse(text, len, &json, err);
+
+	if (r >= 0)
+		r = take(&d, json, err);
+	sf_json_free(json);
+	sf_map_release(&d.map);
+	if (r >= 0)
+		*ret_keys = SF_STEAL(d.keys.at);
+	free(d.keys.at);
+	return r;
 }
 
 int torch_read_index(struct sf_store *store, const struct sf_objinfo *index, struct sf_arena *arena,
                      struct torch_names *ret, uint32_t **ret_keys, struct sf_error *err)
 {
 	SF_CLEANUP(sf_source_unrefp) struct sf_source *src = NULL;
-	struct reading d = { .names = ret, .arena = arena };
-	struct sf_json *json = NULL;
 	SF_FREE uint8_t *text = NULL;
 	uint64_t len;
 	int r = store->ops->open(store, index->name, index, &src, err);
@@ -82,13 +96,6 @@ int torch_read_index(struct sf_store *store, const struct sf_objinfo *index, str
 		r = sf_source_read_all(src, INDEX_MAX, SF_FETCH_METADATA, &text, &len, err);
 	if (r < 0)
 		return r;
-	r = sf_json_parse((const char *)text, (size_t)len, &json, err);
-	if (r >= 0)
-		r = take(&d, json, index->name, err);
-	sf_json_free(json);
-	sf_map_release(&d.map);
-	if (r >= 0)
-		*ret_keys = SF_STEAL(d.keys.at);
-	free(d.keys.at);
+	r = torch_parse_index((const char *)text, (size_t)len, arena, ret, ret_keys, err);
 	return r < 0 ? sf_fail_ctx(err, r, "'%s'", index->name) : 0;
 }

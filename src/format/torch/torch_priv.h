@@ -24,10 +24,13 @@ struct torch_choice {
 struct torch_choice torch_choose(const struct sf_objinfo *files, size_t n);
 
 /*
- * torch_read_index - the files that @index names, each once, into @ret, and how many keys it says are
- * in each, into *ret_keys (malloc'ed). Names are @arena's. -EBADMSG: no index, or names that lead
- * out of the directory.
+ * torch_parse_index - the files that an index names, each once, into @ret, and how many keys it says
+ * are in each, into *ret_keys (malloc'ed). Names are @arena's. -EBADMSG: no index, or names that lead
+ * out of the directory; -ENOMEM. Threads: pure.
  */
+int torch_parse_index(const char *text, size_t len, struct sf_arena *arena, struct torch_names *ret,
+                      uint32_t **ret_keys, struct sf_error *err);
+/* The same of the file @index; it is named in messages. */
 int torch_read_index(struct sf_store *store, const struct sf_objinfo *index, struct sf_arena *arena,
                      struct torch_names *ret, uint32_t **ret_keys, struct sf_error *err);
 
