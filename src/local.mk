@@ -263,7 +263,6 @@ SF_SOURCES_FORMAT = \
 	%D%/format/megatron/megatron_keys.c \
 	%D%/format/megatron/megatron_legacy.c \
 	%D%/format/megatron/megatron_names.c \
-	%D%/format/megatron/megatron_nemo.c \
 	%D%/format/megatron/megatron_ranks.c \
 	%D%/format/megatron/megatron_rules.c \
 	%D%/format/megatron/megatron_zarr.c \

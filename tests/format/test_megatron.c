@@ -282,7 +282,7 @@ START_TEST(nemos_marker_says_that_a_save_is_not_finished)
 		ck_assert_int_ge(sf_store_open(load_io(), path, NULL, &store, NULL), 0);
 		int r = load_store(store, NULL, &ckpt, msg);
 		ck_assert_msg(r == (unfinished ? -ENOENT : 0), "%s", msg);
-		ck_assert_msg(!unfinished || strstr(msg, "'step=9-last-unfinished' stands beside"),
+		ck_assert_msg(!unfinished || strstr(msg, "'step=9-last-unfinished' beside it"),
 		              "%s", msg);
 		snprintf(path, sizeof(path), "%s/step=9-last-unfinished", top);
 		ck_assert_int_eq(unlink(path), unfinished ? 0 : -1);

@@ -90,9 +90,6 @@ static int load(struct sf_store *store, const struct sf_objinfo *files, size_t n
 		return r;
 	src.dir = found.dir;
 	facts.mtime_ns = found.file ? found.file->version.mtime_ns : 0;
-	r = megatron_check_nemo(&src, err);
-	if (r < 0)
-		return r;
 	r = sf_ckpt_builder_new("megatron", store->source, &b, err);
 	if (r >= 0)
 		r = sf_ckpt_builder_listing(b, files, n, err);

@@ -33,9 +33,6 @@ struct dcp_meta;
 int megatron_check_committed(const struct dcp_meta *m, const struct sf_store *store,
                              struct sf_error *err);
 
-/* -ENOENT: it is NeMo's, and the marker beside its directory says that it was not finished. */
-int megatron_check_nemo(const struct sf_format_dir *src, struct sf_error *err);
-
 /* What a load knows of the checkpoint as a whole. */
 struct megatron_facts {
 	const char *writer;
