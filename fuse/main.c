@@ -31,17 +31,22 @@ static void keep_little(void)
  */
 static char **hide_secrets(int argc, char **argv)
 {
-	static char **copy; /* for the process's life: a leak checker sees it here */
+	/* for the process's life: a leak checker sees the words here, whatever getopt does to the
+	 * copy */
+	static char **words, **copy;
 
+	words = calloc((size_t)argc + 1, sizeof(*words));
 	copy = calloc((size_t)argc + 1, sizeof(*copy));
-	for (int i = 0; copy && i < argc; i++) {
-		copy[i] = strdup(argv[i]);
+	for (int i = 0; words && copy && i < argc; i++) {
+		copy[i] = words[i] = strdup(argv[i]);
 		if (!copy[i])
 			return argv;
 	}
-	for (int i = 0; copy && i < argc; i++)
+	for (int i = 0; words && copy && i < argc; i++) {
 		sf_url_hide(argv[i]);
-	return copy ? copy : argv;
+		sf_url_hide_inside(argv[i]);
+	}
+	return words && copy ? copy : argv;
 }
 
 int main(int argc, char **argv)

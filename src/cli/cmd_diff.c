@@ -3,12 +3,14 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "tool/parallel.h"
@@ -48,6 +50,7 @@ struct diff {
 	uint32_t *only[2];
 	uint32_t nonly[2];
 	struct sf_progress progress;
+	pthread_mutex_t objects; /* held while two are compared: a value may be large */
 };
 
 static const struct sf_entry *entry_at(const struct diff *d, int side, uint32_t entry)
@@ -120,24 +123,33 @@ static int to_json(void *arg, uint32_t object, struct sf_object_value *v, struct
 	return sf_value_json(arg, v->root, err);
 }
 
-/* Objects are the same whose JSON is. */
+/* Objects are the same whose JSON is. One text is held at a time. */
+static int digest(struct sf_session *s, uint32_t object, uint8_t ret[SF_SHA256_BYTES],
+                  struct sf_error *err)
+{
+	struct sf_buf text = { .limit = JSON_MAX };
+	int r = sf_objects_load(s->reader, &object, 1, to_json, &text, err);
+
+	if (r >= 0 && sf_buf_check(&text) < 0)
+		r = sf_fail(err, sf_buf_check(&text),
+		            "a value of more than %" PRIu64 " bytes of JSON", JSON_MAX);
+	if (r >= 0)
+		r = sf_sha256(text.at, text.len, ret);
+	sf_buf_release(&text);
+	return r;
+}
+
 static int compare_objects(struct diff *d, struct pair *p, struct sf_error *err)
 {
-	struct sf_buf text[2] = { { .limit = JSON_MAX }, { .limit = JSON_MAX } };
+	uint8_t sum[2][SF_SHA256_BYTES];
 	int r = 0;
 
-	for (int i = 0; i < 2 && r >= 0; i++) {
-		uint32_t object = entry_at(d, i, p->entry[i])->object;
-		r = sf_objects_load(d->s[i].reader, &object, 1, to_json, &text[i], err);
-		if (r >= 0 && sf_buf_check(&text[i]) < 0)
-			r = sf_fail(err, sf_buf_check(&text[i]),
-			            "a value of more than %" PRIu64 " bytes of JSON", JSON_MAX);
-	}
+	pthread_mutex_lock(&d->objects);
+	for (int i = 0; i < 2 && r >= 0; i++)
+		r = digest(&d->s[i], entry_at(d, i, p->entry[i])->object, sum[i], err);
+	pthread_mutex_unlock(&d->objects);
 	p->compared = r >= 0;
-	p->value = r >= 0 &&
-	           (text[0].len != text[1].len || memcmp(text[0].at, text[1].at, text[0].len) != 0);
-	sf_buf_release(&text[0]);
-	sf_buf_release(&text[1]);
+	p->value = r >= 0 && memcmp(sum[0], sum[1], SF_SHA256_BYTES) != 0;
 	return r;
 }
 
@@ -358,7 +370,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 {
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_io io;
-	struct diff d = { .o = opt, .io = &io };
+	struct diff d = { .o = opt, .io = &io, .objects = PTHREAD_MUTEX_INITIALIZER };
 	int r = sf_session_io(&io, &common->session, &err);
 
 	(void)argc;
@@ -382,7 +394,7 @@ const struct sf_cmd sf_cmd_diff = {
 	.name = "diff",
 	.usage = "A B [--values] [--json]",
 	.about = "keys that only one of two checkpoints has, changed dtypes, shapes and values; "
-	         "exit 1: "
+		 "exit 1: "
 		 "they differ, 2: could not tell",
 	.example = "shardfuse diff /ckpt/step1000 /ckpt/step2000 --values --model-only",
 	.options = options,

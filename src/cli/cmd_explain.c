@@ -254,7 +254,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		printf("{\"schema\": 1, \"reads\": [");
 	for (uint32_t i = 0; i < ch.n && r >= 0; i++)
 		r = explain_one(&s, &ch.at[i], o->json, i == 0, &err);
-	if (r >= 0 && o->json)
+	if (o->json && ch.n) /* a document, though it may end early */
 		printf("]}\n");
 	fflush(stdout);
 	sf_get_choice_release(&ch);

@@ -237,7 +237,7 @@ const struct sf_cmd sf_cmd_rm_keys = {
 	.name = "rm-keys",
 	.usage = "SOURCE KEY… --force",
 	.about = "take keys out of a local DCP or Megatron checkpoint's metadata, and the files "
-	         "that "
+		 "that "
 		 "held nothing else",
 	.example = "shardfuse rm-keys /ckpt/step1000 optimizer --force",
 	.options = options,

@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdatomic.h>
@@ -35,7 +36,7 @@ static const struct sf_opt options[] = {
 /* One tensor and what was found. */
 struct one {
 	uint32_t entry;
-	const char *why; /* nothing was, and why; NULL */
+	char *why; /* nothing was, and why; NULL */
 	struct sf_stats stats;
 	struct sf_histogram histogram;
 };
@@ -46,6 +47,7 @@ struct all {
 	struct one *at;
 	size_t n;
 	struct sf_progress progress;
+	_Atomic bool broken; /* some could not be read */
 };
 
 static const struct sf_entry *entry_of(const struct all *a, const struct one *one)
@@ -92,8 +94,8 @@ static int compute(void *arg, size_t i, struct sf_error *err)
 	int code;
 
 	if (!sf_dtype_numbers(dtype)) {
-		one->why = "no numbers";
-		return 0;
+		one->why = strdup("no numbers");
+		return one->why ? 0 : -ENOMEM;
 	}
 	r.bytes = sf_dtype_info(dtype)->bytes / sf_dtype_numbers(dtype);
 	code = sf_numbers_each(a->s->reader, e->tensor, add, &r, err);
@@ -101,9 +103,13 @@ static int compute(void *arg, size_t i, struct sf_error *err)
 		sf_histogram_begin(&one->histogram, &one->stats);
 		code = sf_numbers_each(a->s->reader, e->tensor, add_again, &r, err);
 	}
-	return code < 0 && err->msg[0] && !strstr(err->msg, e->name)
-	               ? sf_fail_ctx(err, code, "tensor '%.300s'", e->name)
-	               : code;
+	if (code >= 0 || code == -ENOMEM || code == -ECANCELED)
+		return code;
+	/* the others have theirs */
+	one->stats = (struct sf_stats){ 0 };
+	one->why = strdup(err->msg);
+	atomic_store(&a->broken, true);
+	return one->why ? 0 : -ENOMEM;
 }
 
 /* ---- for people ---- */
@@ -111,7 +117,7 @@ static int compute(void *arg, size_t i, struct sf_error *err)
 static void put_number(struct sf_table *t, const struct sf_stats *s, double v)
 {
 	if (sf_stats_finite(s))
-		sf_table_cell(t, "%.5g", v);
+		sf_table_cell(t, isnan(v) ? "too large" : "%.5g", v);
 	else
 		sf_table_cell(t, "%s", "");
 }
@@ -133,7 +139,7 @@ static void put_row(struct sf_table *t, const struct all *a, const struct one *o
 	sf_table_cell(t, "%" PRIu64, s->zeros);
 	sf_table_cell(t, "%" PRIu64, s->nan);
 	sf_table_cell(t, "%" PRIu64, s->pinf + s->ninf);
-	sf_table_cell(t, "%s", one->why ? one->why : "");
+	sf_table_name(t, one->why ? one->why : "", one->why ? strlen(one->why) : 0);
 }
 
 static void put_histogram(const struct all *a, const struct one *one)
@@ -211,6 +217,10 @@ static void print_one(const struct all *a, const struct one *one)
 		member("max", s->max);
 		member("mean", s->mean);
 		member("std", sf_stats_std(s));
+	}
+	if (one->why) {
+		printf(", \"why\": ");
+		sf_put_json(stdout, one->why, strlen(one->why));
 	}
 	if (a->o->histogram && sf_stats_finite(s)) {
 		member("from", one->histogram.min);
@@ -305,7 +315,12 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		print_json(&a);
 	else if (r >= 0)
 		r = print_text(&a, &err);
+	if (r >= 0 && a.broken)
+		r = sf_fail(&err, -EIO, "some tensors could not be read: their rows say why");
+	for (size_t i = 0; i < a.n; i++)
+		free(a.at[i].why);
 	free(a.at);
+	fflush(stdout);
 	sf_session_close(&s);
 	return r < 0 ? sf_cli_error(r == -EINVAL ? SF_EXIT_USAGE : SF_EXIT_FAILED, &err)
 	             : SF_EXIT_OK;

@@ -27,6 +27,7 @@ const struct sf_format *sf_format_at(size_t i)
 
 /* FILES_MAX: entries of one listing; a save with a file per item of 10^4 ranks stays below. */
 #define FILES_MAX (1u << 24)
+#define LISTING_MAX ((size_t)1 << 30) /* bytes of their names and versions */
 /* Of directories that no format knows by name so many are looked into at once, whatever they are; a
  * bucket is not listed as one for them (bucket_dirs.h). */
 #define DIRS_AT_ONCE 7
@@ -437,7 +438,7 @@ static int look(struct sf_store *store, const char *name, bool step, bool *ret_r
 	}
 	if (r >= 0 && l->skipped && (*ret || step)) {
 		release(l);
-		*l = (struct listing){ .whole = true };
+		*l = (struct listing){ .arena.limit = LISTING_MAX, .whole = true };
 		r = list(store, l, err);
 		if (r >= 0)
 			r = ask(store, name, l, ret, err);
@@ -452,7 +453,7 @@ static int probe_step(void *arg, const char *path, struct sf_error *err)
 	const struct step *s = arg;
 	const struct sf_format *best;
 	struct sf_store *store = NULL;
-	struct listing l = { 0 };
+	struct listing l = { .arena.limit = LISTING_MAX };
 	int r = sf_store_open(s->io, path, s->opt, &store, err);
 
 	if (r >= 0)
@@ -483,7 +484,7 @@ int sf_ckpt_load(struct sf_store *store, const struct sf_load_options *opt, stru
 	static const struct sf_load_options none = { 0 };
 	const struct sf_format *best = NULL;
 	struct sf_ckpt *ckpt = NULL;
-	struct listing l = { 0 };
+	struct listing l = { .arena.limit = LISTING_MAX };
 
 	if (!opt)
 		opt = &none;

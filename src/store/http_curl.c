@@ -39,7 +39,8 @@ struct flight {
 	struct curl_slist *headers;
 	struct sf_http_head head;
 	bool answered;
-	int r; /* what a callback said */
+	int r;         /* what a callback said */
+	int no_socket; /* the errno that there was none with; 0 */
 	int64_t heard_ns;
 	char why[CURL_ERROR_SIZE];
 	struct flight *prev, *next;
@@ -151,6 +152,16 @@ static const struct {
 	{ CURLE_OUT_OF_MEMORY, -ENOMEM, false },
 };
 
+static curl_socket_t on_socket(void *arg, curlsocktype purpose, struct curl_sockaddr *a)
+{
+	struct flight *f = arg;
+	int fd = socket(a->family, a->socktype | SOCK_CLOEXEC, a->protocol);
+
+	(void)purpose;
+	f->no_socket = fd < 0 ? errno : 0;
+	return fd < 0 ? CURL_SOCKET_BAD : fd;
+}
+
 static int explain(struct flight *f, CURLcode code)
 {
 	struct sf_http_req *req = f->req;
@@ -159,6 +170,13 @@ static int explain(struct flight *f, CURLcode code)
 	while (i < SF_ARRAY_LEN(known) && known[i].code != code)
 		i++;
 	bool own = i < SF_ARRAY_LEN(known) && known[i].own_words && f->why[0];
+
+	/* not the server's fault, and no trying again helps */
+	if (f->no_socket == EMFILE || f->no_socket == ENFILE)
+		return sf_fail(
+			&req->err, -f->no_socket,
+			"%.*s: no connection: this process may open no more files (ulimit -n)",
+			host_of(req->url), req->url);
 	int r = sf_fail(&req->err, i < SF_ARRAY_LEN(known) ? known[i].r : -EPROTO, "%.*s: %s",
 	                host_of(req->url), req->url, own ? f->why : curl_easy_strerror(code));
 	sf_http_hint(req->url, req->no_proxy, r, &req->err);
@@ -252,7 +270,7 @@ static struct flight *new_flight(struct worker *w)
 	}
 	sf_buf_reset(&f->head.text);
 	f->answered = false;
-	f->r = 0;
+	f->r = f->no_socket = 0;
 	f->why[0] = '\0';
 	f->prev = f->next = NULL;
 	f->heard_ns = sf_now_ns();
@@ -324,9 +342,11 @@ static bool set_all(struct flight *f, struct sf_http_req *req)
 	       SET(CURLOPT_BUFFERSIZE, BUFFER_BYTES) && SET(CURLOPT_TCP_KEEPALIVE, 1L) &&
 	       SET(CURLOPT_MAXAGE_CONN, IDLE_S) && SET(CURLOPT_CONNECTTIMEOUT_MS, CONNECT_MS) &&
 	       SET(CURLOPT_TIMEOUT_MS, (long)req->timeout_ms) && SET(CURLOPT_PRIVATE, (void *)f) &&
-	       SET(CURLOPT_ERRORBUFFER, f->why) && SET(CURLOPT_HEADERFUNCTION, on_header) &&
-	       SET(CURLOPT_HEADERDATA, (void *)f) && SET(CURLOPT_WRITEFUNCTION, on_body) &&
-	       SET(CURLOPT_WRITEDATA, (void *)f) && SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
+	       SET(CURLOPT_OPENSOCKETFUNCTION, on_socket) &&
+	       SET(CURLOPT_OPENSOCKETDATA, (void *)f) && SET(CURLOPT_ERRORBUFFER, f->why) &&
+	       SET(CURLOPT_HEADERFUNCTION, on_header) && SET(CURLOPT_HEADERDATA, (void *)f) &&
+	       SET(CURLOPT_WRITEFUNCTION, on_body) && SET(CURLOPT_WRITEDATA, (void *)f) &&
+	       SET(CURLOPT_SUPPRESS_CONNECT_HEADERS, 1L) &&
 	       SET(CURLOPT_FOLLOWLOCATION, req->follow ? 1L : 0L) &&
 	       SET(CURLOPT_MAXREDIRS, REDIRECTS_MOST) &&
 	       SET(CURLOPT_REDIR_PROTOCOLS_STR, tls ? "https" : "http,https") &&

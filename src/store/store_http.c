@@ -364,7 +364,7 @@ static int authorize_hub(struct sf_http_store *h, const struct sf_url *u, struct
  * What tells two places apart, on disk too: what is shown leaves out the query, and what of an
  * unclear URL may be a password. So it is a hash of all that is asked for.
  */
-static char *hash_of(const char *base, const char *query)
+static char *hash_of(const struct sf_url *u, const char *base, const char *query)
 {
 	uint8_t digest[SF_SHA256_BYTES];
 	char text[2 * SF_SHA256_BYTES + 2] = "?", *all = NULL;
@@ -372,7 +372,9 @@ static char *hash_of(const char *base, const char *query)
 
 	while (len && base[len - 1] == '/')
 		len--;
-	r = asprintf(&all, "%.*s%s", len, base, query);
+	/* a server may give each user other bytes under one name; NUL-free, so no two are the same */
+	r = asprintf(&all, "%.*s%s%s%s", len, base, query, u->user ? "\n" : "",
+	             u->user ? u->user : "");
 
 	if (r < 0)
 		return NULL;
@@ -401,7 +403,7 @@ static int fill(struct sf_http_store *h, const struct sf_url *u)
 	h->query = (char *)query.at;
 	h->r.s.source = strdup(u->shown);
 	if (sf_buf_check(&base) < 0 || sf_buf_check(&query) < 0 || !h->r.s.source ||
-	    !(h->r.s.at = hash_of(h->base, h->query)))
+	    !(h->r.s.at = hash_of(u, h->base, h->query)))
 		return -ENOMEM;
 	for (size_t n = strlen(h->r.s.source); n && h->r.s.source[n - 1] == '/'; n--)
 		h->r.s.source[n - 1] = '\0';

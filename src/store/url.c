@@ -222,6 +222,17 @@ void sf_url_hide(char *source)
 		stars(rest + 1, strlen(rest + 1));
 }
 
+void sf_url_hide_inside(char *word)
+{
+	for (char *at = word; (at = strstr(at, "://")); at++) {
+		char *from = at + 3;
+		char *end = from + strcspn(from, "/,?#");
+		char *userinfo = memrchr(from, '@', (size_t)(end - from));
+		if (at > word && userinfo)
+			stars(from, (size_t)(userinfo - from));
+	}
+}
+
 void sf_url_release(struct sf_url *u)
 {
 	free(u->scheme);

@@ -46,6 +46,8 @@ char *sf_url_scrub(const char *text);
 /* Overwrites what may not be shown of a web server's URL, its userinfo and query, with '*', in place; of
  * any other text nothing. */
 void sf_url_hide(char *source);
+/* The userinfo of URLs that stand in a word behind something else (endpoint_url=http://u:p@h). */
+void sf_url_hide_inside(char *word);
 
 /* Appends @s as a part of a URL: what is neither letter, digit nor one of "-._~" as %XX, "/" too
  * unless @slash. It is what AWS signs, too. */

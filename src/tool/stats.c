@@ -48,6 +48,10 @@ static void join(struct sf_stats *s, uint64_t k, double from, double sum, double
 
 	s->m2 += square - sum * (sum / n) + apart * apart * ((double)had * n / all);
 	s->mean += apart * (n / all);
+	if (!isfinite(s->mean) || !isfinite(s->m2)) /* from now on */
+		s->m2 = (double)NAN;
+	if (!isfinite(s->mean))
+		s->mean = (double)NAN;
 	s->n += k;
 }
 
@@ -112,7 +116,7 @@ double sf_stats_std(const struct sf_stats *s)
 {
 	uint64_t n = sf_stats_finite(s);
 
-	return n ? sqrt(SF_MAX(s->m2, 0) / (double)n) : 0;
+	return n ? sqrt(s->m2 < 0 ? 0 : s->m2 / (double)n) : 0;
 }
 
 void sf_histogram_begin(struct sf_histogram *h, const struct sf_stats *s)

@@ -11,11 +11,13 @@ struct sf_stats {
 	uint64_t nan, pinf, ninf; /* not finite; they count in nothing below */
 	uint64_t zeros;
 	double min, max; /* of the finite ones, if there are any (n > nan + pinf + ninf) */
-	double mean, m2; /* m2: the sum of squared distances from the mean */
+	/* m2: the sum of squared distances from the mean. NaN: beyond what a double holds, which
+	 * begins with numbers of 10^154 */
+	double mean, m2;
 };
 void sf_stats_add(struct sf_stats *s, const double *v, size_t n);
 uint64_t sf_stats_finite(const struct sf_stats *s);
-/* Of all of them, not of a sample (numpy's std). 0 without finite numbers. */
+/* Of all of them, not of a sample (numpy's std). 0 without finite numbers, NaN as m2. */
 double sf_stats_std(const struct sf_stats *s);
 
 #define SF_BINS 20

@@ -157,6 +157,15 @@ with tempfile.TemporaryDirectory(prefix="sf-interop-") as d:
         diff(d, sd)
     with attempt("shardings"):
         shardings(d)
+with tempfile.TemporaryDirectory(prefix="sf-interop-") as d, attempt("broken"):
+    import shutil
+    shutil.copytree(f"{DATA}/dcp-2.14/fsdp4/ckpt", f"{d}/c")
+    os.truncate(f"{d}/c/__2_0.distcp", 9000)
+    r = run("stats", f"{d}/c", "--json")
+    whys = [t for t in json.loads(r.stdout)["tensors"] if "why" in t]
+    check("stats of a broken one: the others have theirs", r.returncode == 1 and 0 < len(whys) < len(json.loads(r.stdout)["tensors"]) and "__2_0" in whys[0]["why"], (r.stderr, whys[:2]))
+    r = run("stats", f"{d}/c")
+    check("stats of a broken one, for people", r.returncode == 1 and "__2_0" in r.stdout and "could not be read" in r.stderr, r.stdout[-300:] + r.stderr)
 for case in ("tp_col4", "fsdp4"):
     with attempt("explain"):
         explain(next(p for f in ("dcp-2.14", "dcp-2.6") for p in [f"{DATA}/{f}/{case}/ckpt"] if os.path.exists(p)))

@@ -81,6 +81,22 @@ START_TEST(numbers_far_from_zero_keep_their_deviation)
 }
 END_TEST
 
+START_TEST(what_no_double_holds_is_no_number)
+{
+	const double v[16] = { 1.7e308, -1.7e308, 1.7e308, -1.7e308,
+		               1.7e308, -1.7e308, 1.7e308, -1.7e308 };
+	struct sf_stats s = { 0 };
+
+	sf_stats_add(&s, v, 16);
+	ck_assert(s.min == -1.7e308 && s.max == 1.7e308 && s.zeros == 8);
+	ck_assert(isnan(sf_stats_std(&s)));
+	s = (struct sf_stats){ 0 };
+	sf_stats_add(&s, v, 5); /* number by number */
+	sf_stats_add(&s, v + 8, 3);
+	ck_assert(isnan(sf_stats_std(&s)) && isnan(s.m2));
+}
+END_TEST
+
 START_TEST(a_histogram_counts_each_finite_number_once)
 {
 	static const double v[] = { -1, -1, 0, 0.999, 1, NAN, INFINITY };
@@ -117,6 +133,7 @@ int main(void)
 
 	tcase_add_test(tc, a_pass_in_blocks_says_what_two_passes_over_all_say);
 	tcase_add_test(tc, numbers_far_from_zero_keep_their_deviation);
+	tcase_add_test(tc, what_no_double_holds_is_no_number);
 	tcase_add_test(tc, a_histogram_counts_each_finite_number_once);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);

@@ -223,11 +223,35 @@ START_TEST(what_was_meant_as_a_url_is_shown_as_one)
 }
 END_TEST
 
+START_TEST(userinfo_inside_a_word_is_hidden_too)
+{
+	static const struct {
+		const char *word, *left;
+	} c[] = {
+		{ "allow_other,endpoint_url=http://u:PASS@h:80,ro",
+		  "allow_other,endpoint_url=http://******@h:80,ro" },
+		{ "--endpoint-url=https://u@h/p", "--endpoint-url=https://*@h/p" },
+		{ "a=http://h/p@q,b=s3://k:s@b/x", "a=http://h/p@q,b=s3://***@b/x" },
+		{ "model.a@b", "model.a@b" },
+		{ "x=http://h", "x=http://h" },
+		{ "x=http://", "x=http://" },
+	};
+
+	for (size_t i = 0; i < sizeof(c) / sizeof(c[0]); i++) {
+		char *word = strdup(c[i].word);
+		sf_url_hide_inside(word);
+		ck_assert_str_eq(word, c[i].left);
+		free(word);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("url");
 	TCase *c = tcase_create("url");
 
+	tcase_add_test(c, userinfo_inside_a_word_is_hidden_too);
 	tcase_add_test(c, a_url_is_taken_apart);
 	tcase_add_test(c, a_bad_url_is_said_without_its_secrets);
 	tcase_add_test(c, secrets_are_overwritten_in_place);
