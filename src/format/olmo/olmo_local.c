@@ -220,6 +220,7 @@ struct optim {
 	struct olmo_runs *states;
 	const struct sf_pv *groups; /* of the first rank that has some */
 	struct sf_buf name;
+	uint64_t orphans; /* states of what their rank has not of the model */
 };
 
 /* The name of parameter number @id; NULL: no group has it. */
@@ -273,12 +274,16 @@ static int add_state(struct optim *o, struct sf_torch_part *p, uint32_t rank, ui
 		                     NULL, 0, &tensor);
 		return r < 0 ? r : olmo_runs_add(o->l, o->states, tensor, &mine);
 	}
-	if (!run || run->len != t->shape[0])
+	if (!run) {
+		o->orphans++;
+		return 0;
+	}
+	if (run->len != t->shape[0])
 		return sf_fail(o->l->err, -EBADMSG,
 		               "'%s': '%.*s' has %" PRIu64 " elements, the rank %" PRIu64
 		               " of its parameter",
 		               p->file->name, (int)SF_MIN(o->name.len, (size_t)200), name,
-		               t->shape[0], run ? run->len : 0);
+		               t->shape[0], run->len);
 	mine.start = run->start;
 	mine.len = run->len;
 	r = olmo_runs_tensor(o->l, o->states, name, o->name.len, (enum sf_dtype)t->dtype, of->shape,
@@ -367,6 +372,11 @@ static int load_optim(struct olmo_load *l, const struct olmo_runs *params, uint3
 		}
 		r = add_optim_rank(&o, &ranks.part[i], i);
 	}
+	if (r >= 0 && o.orphans)
+		r = sf_ckpt_builder_warn(l->b, NULL, "unread-value",
+		                         "%" PRIu64 " parts of the optimizer's state are left out: "
+		                         "where they belong only the rank's file in model/ says",
+		                         o.orphans);
 	if (r >= 0)
 		r = olmo_runs_lower(l, &states, "optim", true);
 	if (r >= 0 && first)
