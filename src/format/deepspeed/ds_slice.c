@@ -209,8 +209,7 @@ static int stage_of(struct ds_slice *s, struct sf_error *err)
 	return 0;
 }
 
-/* The most that any group says; 0: nothing does. */
-static uint64_t partitions_of(const struct sf_torch_part *part)
+uint64_t ds_partitions_of(const struct sf_torch_part *part)
 {
 	const struct sf_pv *v = ds_get(ds_optim_of(part), "partition_count");
 	uint64_t most = 0, n;
@@ -227,7 +226,7 @@ static int check_world(struct ds_slice *s, struct sf_error *err)
 {
 	s->world = (uint32_t)s->noptim;
 	for (size_t i = 0; i < s->noptim; i++) {
-		const uint64_t n = partitions_of(&s->optim[i]);
+		const uint64_t n = ds_partitions_of(&s->optim[i]);
 		if (n && n != s->noptim)
 			return sf_fail(err, n > s->noptim ? -ENOENT : -EBADMSG,
 			               "%s'%s' is of %" PRIu64

@@ -83,6 +83,9 @@ const struct sf_pv *ds_param_groups(const struct ds_slice *s);
 /* The part's optimizer_state_dict. */
 const struct sf_pv *ds_optim_of(const struct sf_torch_part *part);
 
+/* Data-parallel ranks, as the part says: the most of any group; 0: it does not. */
+uint64_t ds_partitions_of(const struct sf_torch_part *part);
+
 /* numel, and dims: 0; -EBADMSG no shape. */
 int ds_shape(const struct sf_pv *v, uint64_t shape[SF_DIMS_MAX], uint32_t *ret_ndim,
              uint64_t *ret_numel);

@@ -17,9 +17,12 @@
  * and others), runtime/zero/, utils/zero_to_fp32.py, 0.3 to 0.19.
  */
 
+#define RANKS_MAX (1u << 20)
+
 struct load {
 	struct sf_store *store;
-	struct sf_arena arena; /* of what is listed further down */
+	struct sf_arena arena; /* of what is listed further down, and names */
+	struct sf_format_found found;
 	struct sf_objinfos all;
 	struct sf_ckpt_builder *b;
 	const struct sf_objinfo *files;
@@ -132,6 +135,60 @@ static int lower_slice(struct load *l, size_t i, uint64_t *several)
 	return r;
 }
 
+/* What stands in front of the first rank's number, and behind it. */
+static const char *name_of_rank(struct sf_arena *arena, const char *first, uint32_t rank)
+{
+	const char *at = strstr(first, "zero_pp_rank_0");
+	char text[160];
+	int len;
+
+	if (!at)
+		return NULL;
+	at += 13;
+	len = snprintf(text, sizeof(text), "%.*s%" PRIu32 "%s", (int)(at - first), first, rank,
+	               at + 1);
+	return len < (int)sizeof(text) ? sf_arena_strdup(arena, text, (size_t)len) : NULL;
+}
+
+/* Of a store that cannot list: the first rank's partitions say how many ranks there are. */
+static int find_others(struct load *l)
+{
+	static const enum ds_kind kinds[] = { DS_OPTIM, DS_ZERO_MODEL };
+	struct sf_format_dir dir = {
+		.store = l->store, .files = l->files, .nfiles = l->n, .dir = ""
+	};
+	struct sf_torch_part part;
+	SF_FREE const char **name = NULL;
+	uint64_t world;
+	size_t n = 0, k, have;
+	const struct ds_file *first = ds_set_kind(&l->set, DS_OPTIM, &have);
+	int r;
+
+	if (!first || first->name.rank != 0)
+		return 0;
+	part = (struct sf_torch_part){ .file = first->file };
+	r = sf_torch_parts_open(l->store, &part, 1, 0, l->err);
+	world = r >= 0 && part.r >= 0 ? ds_partitions_of(&part) : 0;
+	sf_torch_parts_release(&part, 1);
+	if (r < 0 || world < 2 || world > RANKS_MAX)
+		return r;
+	name = sf_alloc_array(2 * world, sizeof(*name));
+	for (size_t i = 0; name && i < SF_ARRAY_LEN(kinds); i++) {
+		first = ds_set_kind(&l->set, kinds[i], &k);
+		for (uint32_t rank = 0; first && rank < world; rank++)
+			if ((name[n] = name_of_rank(&l->arena, first->file->name, rank)))
+				n++;
+	}
+	if (!name)
+		return sf_fail(l->err, -ENOMEM, "no memory for the names of %zu ranks",
+		               (size_t)world);
+	r = sf_format_find(&dir, name, n, l->b, &l->found, l->err);
+	l->files = dir.files;
+	l->n = dir.nfiles;
+	ds_set_release(&l->set);
+	return r < 0 ? r : ds_set_find(l->files, l->n, &l->set, l->err);
+}
+
 static int add_file(void *arg, const struct sf_objinfo *info)
 {
 	struct load *l = arg;
@@ -171,6 +228,8 @@ static int load_all(struct load *l)
 		r = sf_ckpt_builder_listing(l->b, l->files, l->n, l->err);
 	if (r >= 0)
 		r = ds_set_find(l->files, l->n, &l->set, l->err);
+	if (r >= 0 && l->store->ops->look)
+		r = find_others(l);
 	if (r >= 0)
 		r = open_slices(l);
 	for (size_t i = 0; i < l->nslices && r >= 0; i++)
@@ -222,6 +281,7 @@ static void release(struct load *l)
 	free(l->table);
 	ds_set_release(&l->set);
 	sf_objinfos_release(&l->all);
+	sf_format_found_release(&l->found);
 	sf_arena_release(&l->arena);
 }
 
