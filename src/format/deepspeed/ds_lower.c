@@ -85,8 +85,8 @@ static int trained_chunks(struct ds_lowering *l, const struct ds_param *p, unsig
 	int r = 0;
 
 	if (l->s->stage < 3)
-		return ds_space_chunks(&space[p->sub], p->off, p->numel, 0, l->b, tensor, p->shape,
-		                       &chunks, l->err);
+		return ds_space_chunks(&space[p->space], p->off, p->numel, 0, l->b, tensor,
+		                       p->shape, &chunks, l->err);
 	for (uint32_t i = 0; i < l->s->world && r >= 0; i++) {
 		uint64_t at = i * p->each; /* below numel + world * each */
 		if (at >= p->numel)
@@ -136,7 +136,7 @@ static const struct ds_entry *stored_as(const struct ds_lowering *l, const struc
 static enum sf_dtype dtype_of(const struct ds_lowering *l, const struct ds_param *p,
                               unsigned moment)
 {
-	return (enum sf_dtype)l->s->moment[moment].space[l->s->stage == 3 ? 0 : p->sub].dtype;
+	return (enum sf_dtype)l->s->moment[moment].space[l->s->stage == 3 ? 0 : p->space].dtype;
 }
 
 static int lower_trained(struct ds_lowering *l, const struct ds_param *p, uint32_t *ret)

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -22,7 +23,7 @@ static bool is_moment(const struct ds_slice *s, const char *name)
 static int lower_scalars(struct ds_lowering *l, const struct ds_entry *e, const struct ds_param *p,
                          struct sf_torch_ties *ties)
 {
-	struct sf_torch_part *part = &l->s->optim[0];
+	struct sf_torch_part *part = &l->s->optim[p->rank];
 	const struct sf_pv *state = ds_dict(ds_state_of(l->s, part, p->sub));
 	struct sf_torch_tensor t;
 	int r = 0;
@@ -37,7 +38,7 @@ static int lower_scalars(struct ds_lowering *l, const struct ds_entry *e, const 
 			break;
 		if (sf_torch_tensor_from_pv(v, &t, NULL) == 1)
 			r = sf_torch_lower_tensor(l->b, part, (const char *)l->name.at, l->name.len,
-			                          &t, ties, NULL, l->err);
+			                          &t, &ties[p->rank], NULL, l->err);
 		else
 			r = sf_torch_lower_value(l->b, part, (const char *)l->name.at, l->name.len,
 			                         v, l->err);
@@ -125,13 +126,18 @@ int ds_lower_groups(struct ds_lowering *l, struct sf_torch_part *part, struct sf
 
 int ds_lower_optim(struct ds_lowering *l)
 {
-	struct sf_torch_ties ties = { 0 };
+	struct sf_torch_ties *ties = calloc(l->s->noptim + 1, sizeof(*ties)); /* by rank */
 	struct sf_pv *groups = (struct sf_pv *)ds_param_groups(l->s);
-	int r = lower_states(l, &ties);
+	int r;
 
+	if (!ties)
+		return sf_fail(l->err, -ENOMEM, "no memory for %zu ranks", l->s->noptim);
+	r = lower_states(l, ties);
 	/* of several model-parallel ranks the first's: they are the same but for the numbers */
 	if (r >= 0 && groups && l->s->mp == 0 && !l->t->elsewhere)
 		r = ds_lower_groups(l, &l->s->optim[0], groups);
-	sf_torch_ties_release(&ties);
+	for (size_t i = 0; i < l->s->noptim; i++)
+		sf_torch_ties_release(&ties[i]);
+	free(ties);
 	return r;
 }

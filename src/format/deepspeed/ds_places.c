@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -81,7 +82,7 @@ static int add_rank(struct ds_slice *s, uint32_t rank, struct sf_error *err)
 		               part->file->name, flat ? flat->seq.n : 0, s->optim[0].file->name,
 		               s->groups);
 	for (uint32_t g = 0; g < s->groups && r >= 0; g++) {
-		const uint32_t space = s->stage == 3 ? rank : g;
+		const uint32_t space = s->stage == 3 ? rank : s->first[g] + rank % s->experts[g];
 		const struct sf_pv *state = ds_state_of(s, part, g);
 		r = ds_space_add(&s->moment[0].space[space], s->b, part, flat->seq.at[g], err);
 		for (unsigned m = 1; m < s->nmoments && r >= 0; m++) {
@@ -91,6 +92,39 @@ static int add_rank(struct ds_slice *s, uint32_t rank, struct sf_error *err)
 		}
 	}
 	return r;
+}
+
+/*
+ * Experts are on as many ranks as make an expert-parallel group, 0, 1, … of each; those with the same ones are
+ * fewer than all, which is what the group's partition_count says.
+ */
+static int find_experts(struct ds_slice *s, struct sf_error *err)
+{
+	const struct sf_pv *count = ds_get(ds_optim_of(&s->optim[0]), "partition_count");
+	uint64_t n;
+
+	s->experts = sf_arena_calloc(&s->arena, s->groups + 1, sizeof(*s->experts));
+	s->first = sf_arena_calloc(&s->arena, s->groups + 1, sizeof(*s->first));
+	if (!s->experts || !s->first)
+		return sf_fail(err, -ENOMEM, "no memory for %" PRIu32 " groups", s->groups);
+	s->nspaces = 0;
+	for (uint32_t g = 0; g < s->groups; g++) {
+		s->experts[g] = 1;
+		if (s->stage < 3 && count && count->kind == SF_PV_LIST && g < count->seq.n &&
+		    sf_pv_u64(count->seq.at[g], &n) && n && n < s->world) {
+			if (s->world % n)
+				return sf_fail(err, -EBADMSG,
+				               "'%s': group %" PRIu32 " has %" PRIu64
+				               " partitions on %" PRIu32 " ranks",
+				               s->optim[0].file->name, g, n, s->world);
+			s->experts[g] = s->world / (uint32_t)n;
+		}
+		s->first[g] = s->nspaces;
+		if (s->nspaces > GROUPS_MAX)
+			return sf_fail(err, -E2BIG, "over a million groups of partitions");
+		s->nspaces += s->experts[g];
+	}
+	return 0;
 }
 
 int ds_find_moments(struct ds_slice *s, struct sf_error *err)
@@ -103,8 +137,10 @@ int ds_find_moments(struct ds_slice *s, struct sf_error *err)
 			err, -EBADMSG, "'%s': it has no flat partitions%s", s->optim[0].file->name,
 			flat ? " but over a million" : " (NVMe offload keeps them elsewhere)");
 	s->groups = (uint32_t)flat->seq.n;
-	s->nspaces = SF_MAX(s->stage == 3 ? s->world : s->groups, 1u);
-	r = name_moments(s, flat, err);
+	r = find_experts(s, err);
+	s->nspaces = SF_MAX(s->stage == 3 ? s->world : s->nspaces, 1u);
+	if (r >= 0)
+		r = name_moments(s, flat, err);
 	for (uint32_t i = 0; i < s->world && r >= 0; i++)
 		r = add_rank(s, i, err);
 	return r;
@@ -120,9 +156,15 @@ static uint64_t align(uint64_t n, uint64_t to)
 /* Of each group what zero_to_fp32 checks, too: paddings apart, all of it is somebody's. */
 static int check_group(const struct ds_slice *s, uint32_t g, uint64_t end, struct sf_error *err)
 {
-	const uint64_t to = 2 * (uint64_t)s->world, have = s->moment[0].space[g].len;
+	const uint64_t to = 2 * (uint64_t)s->world;
+	uint64_t have = 0;
+	bool good = true;
 
-	if (align(end, to) == align(have, to))
+	for (uint32_t e = 0; e < s->experts[g] && good; e++) {
+		have = s->moment[0].space[s->first[g] + e].len;
+		good = align(end, to) == align(have, to);
+	}
+	if (good)
 		return 0;
 	return sf_fail(err, -EBADMSG,
 	               "'%s': group %" PRIu32 ": its parameters have %" PRIu64
@@ -150,7 +192,8 @@ static void next_group(const struct ds_slice *s, const struct ds_param *p, uint3
                        uint64_t *off)
 {
 	while (*g + 1 < s->groups) {
-		const uint64_t have = s->moment[0].space[*g].len, left = have - SF_MIN(*off, have);
+		const uint64_t have = s->moment[0].space[s->first[*g]].len,
+			       left = have - SF_MIN(*off, have);
 		if (left >= p->numel || left >= 2 * (uint64_t)s->world)
 			break;
 		++*g;
@@ -187,6 +230,7 @@ static int find_in_groups(struct ds_slice *s, bool one, struct sf_error *err)
 			               "group %" PRIu32,
 			               s->optim[0].file->name, s->groups, g);
 		p->group = p->sub = g;
+		p->space = s->first[g];
 		p->off = off;
 		off += p->numel + padding_behind(paddings, g, i - first);
 		if (off > UINT64_MAX / 4)
@@ -195,6 +239,59 @@ static int find_in_groups(struct ds_slice *s, bool one, struct sf_error *err)
 	for (uint32_t k = g; k < s->groups && r >= 0; k++)
 		r = check_group(s, k, k == g ? off : 0, err);
 	return r;
+}
+
+/* An expert's name says its number on its own rank: those of later ones are counted on. NULL: no memory. */
+static const char *expert_name(struct ds_slice *s, const struct ds_param *p, uint32_t add,
+                               uint32_t *ret_len)
+{
+	static const char word[] = "deepspeed_experts.";
+	const char *at = strstr(p->name, word), *end;
+	char text[1024];
+	unsigned long n;
+	int len;
+
+	if (!at || p->len > 900)
+		return NULL;
+	at += sizeof(word) - 1;
+	n = strtoul(at, (char **)&end, 10);
+	len = snprintf(text, sizeof(text), "%.*s%lu%s", (int)(at - p->name), p->name, n + add, end);
+	*ret_len = (uint32_t)len;
+	return sf_arena_strdup(&s->arena, text, (size_t)len);
+}
+
+/* Experts that each rank of an expert-parallel group has: the highest number among the first's, and one. */
+static uint32_t local_experts(const struct ds_slice *s)
+{
+	unsigned long most = 0;
+
+	for (size_t i = 0; i < s->params.n; i++) {
+		const char *at = strstr(s->params.at[i].name, "deepspeed_experts.");
+		if (at)
+			most = SF_MAX(most, strtoul(at + 18, NULL, 10) + 1);
+	}
+	return (uint32_t)SF_MIN(most, (unsigned long)GROUPS_MAX);
+}
+
+/* The shapes are the first rank's; the others' experts are alike, and lie in spaces of their own. */
+static int add_experts(struct ds_slice *s, struct sf_error *err)
+{
+	const uint32_t local = local_experts(s);
+	const size_t n = s->params.n;
+
+	for (size_t i = 0; i < n; i++)
+		for (uint32_t e = 1; e < s->experts[s->params.at[i].group]; e++) {
+			struct ds_param p = s->params.at[i];
+			p.name = expert_name(s, &s->params.at[i], e * local, &p.len);
+			p.space += e;
+			p.rank = e;
+			if (!p.name || ds_params_push(&s->params, p) < 0)
+				return sf_fail(err, -ENOMEM,
+				               "'%s': no name for expert %" PRIu32 " of '%.200s'",
+				               s->optim[0].file->name, e * local,
+				               s->params.at[i].name);
+		}
+	return 0;
 }
 
 static int check_ranks(const struct ds_slice *s, uint64_t end, struct sf_error *err)
@@ -234,8 +331,10 @@ int ds_find_places(struct ds_slice *s, bool one, struct sf_error *err)
 
 	if (!s->nmodel) /* nobody says what there is */
 		return 0;
-	if (s->stage < 3)
-		return find_in_groups(s, one, err);
+	if (s->stage < 3) {
+		r = find_in_groups(s, one, err);
+		return r < 0 ? r : add_experts(s, err);
+	}
 	for (size_t i = 0; i < s->params.n; i++) {
 		struct ds_param *p = &s->params.at[i];
 		p->off = off;

@@ -267,6 +267,9 @@ int ds_slice_read(struct ds_slice *s, struct sf_error *err)
 	bool one = false;
 	int r = stage_of(s, err);
 
+	/* all of them were read, though another may have all that one has */
+	for (size_t i = 0; i < s->nmodel + s->noptim && r >= 0; i++)
+		r = sf_torch_part_place(&s->model[i], s->b, err);
 	if (r >= 0)
 		r = check_world(s, err);
 	if (r >= 0 && root)

@@ -13,6 +13,8 @@ struct ds_param {
 	uint64_t numel;
 	uint32_t group; /* of parameters */
 	uint32_t sub;   /* group of flat tensors: the same but of ZeRO-3 */
+	uint32_t space; /* of ds_moment.space, unless ZeRO-3 */
+	uint32_t rank;  /* that has its state, one of those whose partitions it lies in */
 	uint64_t off;   /* elements: in its group's vector; of ZeRO-3 in every rank's */
 	uint64_t each;  /* of ZeRO-3: elements that each rank has of it, padding counted */
 	/* the builder's tensors, SF_NONE until there are */
@@ -24,7 +26,8 @@ SF_VEC(ds_params, struct ds_param);
 #define DS_MOMENTS_MAX 32
 struct ds_moment {
 	const char *name;
-	struct ds_space *space; /* by group; of ZeRO-3 by rank */
+	/* by group, of a group of experts one for each expert-parallel rank; of ZeRO-3 by rank */
+	struct ds_space *space;
 };
 
 struct ds_slice {
@@ -43,6 +46,9 @@ struct ds_slice {
 	struct ds_params params; /* those that are trained, in their order */
 	struct ds_params frozen;
 	uint32_t nspaces;
+	/* by group: expert-parallel ranks, each with experts of its own (1: no group of experts), and
+	 * the first one's space */
+	uint32_t *experts, *first;
 	struct ds_moment moment[DS_MOMENTS_MAX];
 	unsigned nmoments;
 	struct sf_arena arena;

@@ -74,7 +74,7 @@ static int find_params(struct universal *u)
 		sf_map_add(&u->map, p.name, p.len, (uint32_t)s->params.n - 1, same_name, u, &r);
 	}
 	for (size_t i = 0; i < s->params.n; i++)
-		s->params.at[i].sub = (uint32_t)i;
+		s->params.at[i].sub = s->params.at[i].space = (uint32_t)i;
 	s->nspaces = (uint32_t)SF_MAX(s->params.n, (size_t)1);
 	return r;
 }
@@ -118,7 +118,7 @@ static int take_file(struct universal *u, const struct ds_uni_name *n, struct sf
 	struct sf_error why = SF_ERROR_INIT;
 	struct sf_torch_tensor t;
 	uint64_t numel = 1, *shape;
-	struct ds_space *space = &s->moment[moment_of(s, n)].space[p->sub];
+	struct ds_space *space = &s->moment[moment_of(s, n)].space[p->space];
 	int r = part->r;
 
 	if (r >= 0)
