@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,8 +37,10 @@ static int read_marks(struct olmo_load *l, char *writer, size_t size)
 		r = sf_source_read_all(src, MARKS_MAX, SF_FETCH_METADATA, &text, &len, &why);
 	if (r >= 0)
 		r = sf_json_parse((const char *)text, (size_t)len, &json, &why);
-	if (r < 0)
+	if (r == -EBADMSG || r == -E2BIG)
 		return sf_ckpt_builder_warn(l->b, NULL, "unreadable-file", MARKS ": %s", why.msg);
+	if (r < 0)
+		return sf_fail(l->err, r, MARKS ": %s", why.msg);
 	if (sf_json_get_str(sf_json_root(json), "version", &version, NULL) >= 0)
 		snprintf(writer, size, "OLMo-core %.60s", version);
 	sf_json_is_bool(sf_json_get(sf_json_root(json), "ephemeral"), &ephemeral);
