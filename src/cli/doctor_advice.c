@@ -198,12 +198,14 @@ static char *of_checkpoint(const char *source, int r, const char *msg)
 		            "before");
 	if (strstr(msg, ": name "))
 		return text("SOURCE is the one that is named");
+	if (strstr(msg, "not a regular file"))
+		return text("SOURCE is a directory with a checkpoint's files, or one of those files");
 	switch (-r) {
 	case ENOENT:
 		return text("SOURCE is the directory with the checkpoint's own files: one level up "
 		            "or down?");
 	case ENOTDIR:
-		return text("SOURCE is a directory with a checkpoint's files");
+		return text("SOURCE is a directory with a checkpoint's files, or one of those files");
 	case EBADMSG:
 		return text("it is damaged, or the copy of it was cut: compare the files' sizes "
 		            "with those where it comes from");
