@@ -37,7 +37,8 @@ static int missing_args(const struct sf_cmd *cmd, int have, struct sf_error *err
 	for (const char *c = cmd->usage; *c; c++) {
 		size_t len = strspn(c, "ABCDEFGHIJKLMNOPQRSTUVWXYZ");
 		depth += *c == '[' ? 1 : *c == ']' ? -1 : 0;
-		if (depth || len < 2 || n >= cmd->min_args)
+		/* letters of options are in brackets, other words have small ones */
+		if (depth || !len || n >= cmd->min_args)
 			continue;
 		if (n++ >= have) {
 			sf_buf_str(&names, names.len ? " and " : "");

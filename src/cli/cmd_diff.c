@@ -191,12 +191,21 @@ static void put_kind(const struct diff *d, int side, uint32_t entry)
 	printf("%s %s", sf_dtype_info((enum sf_dtype)t->dtype)->torch, sf_buf_cstr(&shape));
 }
 
+/* Escaped wherever it goes: a name with a newline would be a line of ours. */
+static void put_key(const struct sf_entry *e)
+{
+	SF_CLEANUP(sf_buf_release) struct sf_buf name = { 0 };
+
+	sf_escape_text(&name, e->name, e->len);
+	fputs(sf_buf_cstr(&name), stdout);
+}
+
 static void put_only(const struct diff *d, int side)
 {
 	for (uint32_t i = 0; i < d->nonly[side]; i++) {
 		const struct sf_entry *e = entry_at(d, side, d->only[side][i]);
 		printf("%s ", side ? "+" : "-");
-		sf_put_name(stdout, e->name, e->len);
+		put_key(e);
 		printf("  ");
 		put_kind(d, side, d->only[side][i]);
 		putchar('\n');
@@ -209,7 +218,7 @@ static void put_pair(const struct diff *d, const struct pair *p)
 	const char *sep = "  ";
 
 	printf("~ ");
-	sf_put_name(stdout, e->name, e->len);
+	put_key(e);
 	if (p->kind || p->dtype || p->shape) {
 		printf("%s", sep);
 		put_kind(d, 0, p->entry[0]);

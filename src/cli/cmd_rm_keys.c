@@ -80,7 +80,10 @@ static int read_old(struct rm *rm, struct sf_error *err)
 	int r = fd < 0 || fstat(fd, &st) < 0 ? sf_fail_errno(err, "'%s'", rm->path) : 0;
 
 	if (r == -ENOENT)
-		sf_fail(err, r, "'%s' has no .metadata of its own: name the directory that has it",
+		sf_fail(err, r,
+		        "'%s' has no .metadata: rm-keys knows DCP and Megatron's torch_dist, in "
+		        "the "
+		        "directory that has it",
 		        rm->dir);
 	if (r >= 0 && !S_ISREG(st.st_mode))
 		r = sf_fail(err, -EBADMSG, "'%s' is no plain file", rm->path);

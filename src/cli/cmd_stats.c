@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "cli/cli.h"
 #include "cli/get_choice.h"
 #include "cli/table.h"
@@ -152,9 +153,9 @@ static void put_histogram(const struct all *a, const struct one *one)
 		return;
 	for (unsigned i = 0; i < SF_BINS; i++)
 		most = SF_MAX(most, h->bin[i]);
-	putchar('\n');
-	sf_put_name(stdout, entry_of(a, one)->name, entry_of(a, one)->len);
-	putchar('\n');
+	SF_CLEANUP(sf_buf_release) struct sf_buf name = { 0 };
+	sf_escape_text(&name, entry_of(a, one)->name, entry_of(a, one)->len);
+	printf("\n%s\n", sf_buf_cstr(&name));
 	for (unsigned i = 0; i < SF_BINS; i++) {
 		unsigned n = (unsigned)(((double)h->bin[i] / (double)most) * BAR + 0.5);
 		printf("  %12.5g  %12" PRIu64 "  ", h->min + step * i, h->bin[i]);

@@ -97,8 +97,8 @@ static int add_below(void *arg, const struct sf_objinfo *info)
 
 static int refuse(const struct sf_store *store, const struct sf_unread *u, struct sf_error *err)
 {
-	return sf_fail(err, -ENOTSUP, "'%s': %s (%s): not supported by this version%s",
-	               store->source, u->what, u->file, u->hint ? u->hint : "");
+	return sf_fail(err, -ENOTSUP, "'%s': %s (%s …), not one checkpoint: %s", store->source,
+	               u->what, u->file, u->hint);
 }
 
 /* A file that makes a checkpoint, but is none: a fifo, say. */
@@ -151,16 +151,9 @@ static const char *words(char *buf, size_t size, const char *between,
 static int unknown(struct sf_store *store, const struct listing *l, const char *format,
                    struct sf_error *err)
 {
-	char why[512], markers[256];
+	char why[512], markers[1024];
 	struct sf_unread unread = { 0 };
 
-	if (format && sf_unread_format(format) == 1) {
-		sf_unread_find(store, l->files.at, l->files.n, &unread);
-		if (unread.format)
-			return refuse(store, &unread, err);
-		return sf_fail(err, -ENOTSUP, "'%s': format %s is not supported by this version",
-		               store->source, format);
-	}
 	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++) {
 		int r = check_marker(store, l, formats[i]->marker_file, err);
 		if (r < 0)
@@ -179,7 +172,7 @@ static int unknown(struct sf_store *store, const struct listing *l, const char *
 	if (l->files.n == 0)
 		return sf_fail(err, -ENOENT, "'%s' is not a checkpoint: it has no files",
 		               store->source);
-	sf_unread_find(store, l->files.at, l->files.n, &unread);
+	sf_unread_find(l->files.at, l->files.n, &unread);
 	if (unread.format)
 		return refuse(store, &unread, err);
 	return sf_fail(err, -ENOENT, "'%s' is not a checkpoint: no %s among its %zu files (%s …)",

@@ -14,10 +14,13 @@
 
 /* By one file's name alone; '*' takes '/' too. The first pattern that some file has decides. */
 static const struct {
-	const char *format, *pattern, *what;
+	const char *format, *pattern, *what, *hint;
 } by_name[] = {
+	{ "olmo-core", "rank_[0-9]*.safetensors", "ranks' halves of an OLMo checkpoint",
+	  "give its step, which has model/ and optim/" },
 	{ "composer", "*ep[0-9]*-ba[0-9]*-rank[0-9]*.t*",
-	  "Composer checkpoints of DeepSpeed archives, one per rank" },
+	  "Composer checkpoints of DeepSpeed archives, one per rank",
+	  "name those of one step, with {rank} for the number" },
 	{ "composer", "*ep[0-9]*-ba[0-9]*-rank[0-9]*.pt*",
 	  "Composer checkpoints of one .pt file each (monolithic)" },
 	{ "composer", "*latest-rank[0-9]*.pt*",
@@ -28,7 +31,8 @@ static const struct {
 	{ "torch", "*.pt", "directory of several .pt files" },
 	{ "torch", "*.pth", "directory of several .pth files" },
 	{ "torch", "*.pt.[bglxz]*", "directory of packed .pt files" },
-	{ "composer", "*.tar*", "directory of archives" },
+	{ "composer", "*.tar*", "directory of archives",
+	  "name one of them, or those of one step with {rank} for the number" },
 	{ "torch", "*.bin", "directory of several .bin files" },
 };
 
@@ -52,37 +56,23 @@ static void found(struct sf_unread *ret, const char *format, const char *file, c
 	snprintf(ret->what, sizeof(ret->what), "%s", what);
 }
 
-void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                    struct sf_unread *ret)
+void sf_unread_find(const struct sf_objinfo *files, size_t n, struct sf_unread *ret)
 {
 	*ret = (struct sf_unread){ 0 };
-	(void)store;
 	for (size_t i = 0; i < SF_ARRAY_LEN(by_name) && !ret->format; i++) {
 		const char *file = first_match(files, n, by_name[i].pattern);
 		if (!file)
 			continue;
 		found(ret, by_name[i].format, file, by_name[i].what);
-		if (strcmp(by_name[i].format, "composer") == 0 &&
-		    strstr(by_name[i].what, "archives"))
-			ret->hint = "; name those of one step, as ep1-ba1-rank{rank}.tar";
-		else
-			ret->hint = "; name one of its files";
+		ret->hint = by_name[i].hint ? by_name[i].hint : "name one of its files";
 	}
 }
 
 const char sf_unread_names[] = "composer, which is dcp, deepspeed or torch";
 
-int sf_unread_format(const char *name)
+bool sf_unread_format(const char *name)
 {
-	static const struct {
-		const char *name;
-		int dcp;
-	} known[] = { { "composer", 2 } };
-
-	for (size_t i = 0; i < SF_ARRAY_LEN(known); i++)
-		if (strcmp(known[i].name, name) == 0)
-			return known[i].dcp;
-	return 0;
+	return strcmp(name, "composer") == 0;
 }
 
 int sf_unread_source(const char *source, struct sf_error *err)
@@ -92,6 +82,7 @@ int sf_unread_source(const char *source, struct sf_error *err)
 	} kinds[] = {
 		{ "*.distcp", "a data file of a checkpoint; give its directory" },
 		{ "*.metadata", "a checkpoint's metadata; give its directory" },
+		{ "metadata.json", "a checkpoint's metadata; give its directory" },
 		{ "*.index.json", "the index of a checkpoint; give its directory" },
 	};
 	const char *base = strrchr(source, '/');

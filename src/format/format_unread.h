@@ -1,4 +1,5 @@
-/* Formats that are known by their files, but not read by this version: their names for messages. */
+/* Directories that are no checkpoint, but have files that are one each, or parts of one: what to give
+ * instead. */
 #ifndef SF_FORMAT_FORMAT_UNREAD_H
 #define SF_FORMAT_FORMAT_UNREAD_H
 
@@ -9,25 +10,15 @@
 /* What stands in a directory. */
 struct sf_unread {
 	const char *format; /* --source-format's word for it; NULL: nothing that is known */
-	char what[160];     /* "DeepSpeed ZeRO-3 checkpoint" */
+	char what[160];     /* "directory of several .pt files" */
 	const char *file;   /* one of the files it was told by; the listing's */
-	/* what could be done instead, to be put behind a message; NULL: nothing */
-	const char *hint;
+	const char *hint;   /* what to do instead */
 };
 
-/*
- * sf_unread_find - is this the listing of a checkpoint in a format that is not read?
- *
- * By names, and for a few formats by what one small file says. What cannot be read for it is not an
- * error: the name is then less exact. Source: docs/formats/unread.md has the files of each.
- */
-void sf_unread_find(struct sf_store *store, const struct sf_objinfo *files, size_t n,
-                    struct sf_unread *ret);
-/*
- * Words of --source-format beside those of formats that are read. 0: none; 1: never read; 2: read
- * where its checkpoints are plain DCP.
- */
-int sf_unread_format(const char *name);
+/* Is this the listing of such a directory? By names alone. */
+void sf_unread_find(const struct sf_objinfo *files, size_t n, struct sf_unread *ret);
+/* Is it a word of --source-format for what several formats read? */
+bool sf_unread_format(const char *name);
 /* They in one line, for a message. */
 extern const char sf_unread_names[];
 

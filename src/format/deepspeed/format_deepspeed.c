@@ -86,6 +86,20 @@ static int open_universal(struct load *l)
 	return r < 0 ? r : ds_table_make(l->table, l->slice, l->err);
 }
 
+/* Partitions alone say neither names nor shapes. */
+static int check_model(struct load *l, uint32_t mp)
+{
+	size_t n;
+
+	if (ds_set_of(&l->set, DS_MODEL, mp, &n) || ds_set_of(&l->set, DS_ZERO_MODEL, mp, &n))
+		return 0;
+	return sf_fail(
+		l->err, -ENOENT,
+		"not complete: partitions, but no model states of model-parallel rank %" PRIu32
+		" (mp_rank_%02" PRIu32 "_model_states.pt)",
+		mp, mp);
+}
+
 static int open_slices(struct load *l)
 {
 	uint32_t mp[1024];
@@ -108,7 +122,9 @@ static int open_slices(struct load *l)
 			               "not complete: no file of model-parallel rank %zu is there",
 			               i);
 		l->slice[i].b = l->b;
-		r = ds_slice_open(&l->slice[i], l->store, &l->set, mp[i], l->err);
+		r = check_model(l, mp[i]);
+		if (r >= 0)
+			r = ds_slice_open(&l->slice[i], l->store, &l->set, mp[i], l->err);
 		if (r >= 0)
 			r = ds_slice_read(&l->slice[i], l->err);
 		if (r >= 0)
@@ -305,6 +321,43 @@ static int deepspeed_load(struct sf_store *store, const struct sf_objinfo *files
 	return r;
 }
 
+/* Ranks are numbered from 0 without a gap; how many there are the files' names do not say. */
+static bool has_gap(const struct ds_set *set, enum ds_kind kind)
+{
+	size_t n, ranks = 0, mps = 0;
+	const struct ds_file *f = ds_set_kind(set, kind, &n);
+
+	for (size_t i = 0; f && i < n; i++) {
+		ranks = SF_MAX(ranks, (size_t)f[i].name.rank + 1);
+		mps = SF_MAX(mps, (size_t)f[i].name.mp + 1);
+	}
+	return f && (n % mps || n / mps != ranks);
+}
+
+static int deepspeed_missing(const struct sf_objinfo *files, size_t n, char *why, size_t size)
+{
+	struct ds_set set;
+	size_t optim, model, zero;
+	int ret = 0;
+
+	if (ds_set_find(files, n, &set, NULL) < 0)
+		return 0;
+	ds_set_kind(&set, DS_OPTIM, &optim);
+	ds_set_kind(&set, DS_MODEL, &model);
+	ds_set_kind(&set, DS_ZERO_MODEL, &zero);
+	if (optim && !model && !zero) {
+		snprintf(why, size, "partitions of %zu ranks, but no model states", optim);
+		ret = 1;
+	} else if (has_gap(&set, DS_OPTIM) || has_gap(&set, DS_ZERO_MODEL)) {
+		snprintf(why, size,
+		         "the ranks' files have gaps: %zu of partitions, %zu of model states",
+		         optim, model + zero);
+		ret = 1;
+	}
+	ds_set_release(&set);
+	return ret;
+}
+
 static const char *const names[] = { "mp_rank_00_model_states.pt",
 	                             "zero_pp_rank_0_mp_rank_00_model_states.pt",
 	                             "zero_pp_rank_0_mp_rank_00_optim_states.pt",
@@ -316,6 +369,7 @@ const struct sf_format sf_format_deepspeed = {
 	.marker = "*_model_states.pt",
 	.sought = "mp_rank_00_model_states.pt",
 	.names = names,
+	.missing = deepspeed_missing,
 	.probe = deepspeed_probe,
 	.load = deepspeed_load,
 };

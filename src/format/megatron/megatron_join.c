@@ -362,8 +362,13 @@ static int disagree(struct join *j, const struct param *p, uint32_t a, uint32_t 
 
 static int unjoined(struct join *j, const struct param *p)
 {
-	if (!j->nunjoined++)
-		snprintf(j->first, sizeof(j->first), "%s", p->name);
+	struct sf_buf shown = { .limit = 4096 };
+
+	if (!j->nunjoined++) {
+		sf_escape_text(&shown, p->name, SF_MIN(strlen(p->name), 200u));
+		snprintf(j->first, sizeof(j->first), "%s", sf_buf_cstr(&shown));
+		sf_buf_release(&shown);
+	}
 	return leave_all(j, p);
 }
 

@@ -2,7 +2,9 @@
 
 #include <errno.h>
 #include <stdlib.h>
+#include <string.h>
 
+#include "base/path.h"
 #include "format/format.h"
 #include "format/format_unread.h"
 #include "format/safetensors/format_safetensors.h"
@@ -24,6 +26,17 @@ bool safetensors_is_dir(const struct sf_objinfo *files, size_t n, const char *di
 	return safetensors_count(&src, false) > 0;
 }
 
+/* One rank's flat tensors, under the same names as the others': halves of an OLMo checkpoint. */
+static bool is_of_ranks(const struct sf_objinfo *files, size_t n)
+{
+	static const char pattern[] = "rank_[0-9]*.safetensors";
+
+	for (size_t i = 0; i < n; i++)
+		if (sf_glob_match(pattern, strlen(pattern), files[i].name, strlen(files[i].name)))
+			return true;
+	return false;
+}
+
 static int hf_probe(struct sf_store *store, const struct sf_objinfo *files, size_t n,
                     struct sf_error *err)
 {
@@ -31,6 +44,8 @@ static int hf_probe(struct sf_store *store, const struct sf_objinfo *files, size
 	(void)store;
 	(void)err;
 
+	if (is_of_ranks(files, n))
+		return 0;
 	return sf_format_listed(files, n, SAFETENSORS_INDEX) || safetensors_count(&src, false) ? 45
 	       : safetensors_count(&src, true)                                                 ? 35
 	                                                                                       : 0;

@@ -118,6 +118,7 @@ static int load_index(struct load *l, const struct sf_objinfo *index)
 	SF_CLEANUP(sf_format_found_release) struct sf_format_found found = { .files = { 0 } };
 	SF_CLEANUP(sf_arena_release) struct sf_arena arena = { 0 };
 	SF_CLEANUP(torch_names_release) struct torch_names names = { 0 };
+	SF_CLEANUP(sf_buf_release) struct sf_buf shown = { .limit = 4096 };
 	SF_FREE const struct sf_objinfo **file = NULL;
 	SF_FREE uint32_t *keys = NULL;
 	size_t n = 0;
@@ -136,9 +137,11 @@ static int load_index(struct load *l, const struct sf_objinfo *index)
 			keys[n++] = keys[i];
 			continue;
 		}
+		sf_buf_reset(&shown);
+		sf_escape_text(&shown, names.at[i], SF_MIN(strlen(names.at[i]), 200u));
 		r = sf_ckpt_builder_warn(l->b, NULL, "missing-file",
 		                         "'%s' is missing: its %" PRIu32 " keys are left out",
-		                         names.at[i], keys[i]);
+		                         sf_buf_cstr(&shown), keys[i]);
 	}
 	if (r >= 0 && !n)
 		return sf_fail(l->err, -ENOENT, "'%s' names %zu files, none of them is there",
