@@ -161,7 +161,8 @@ static int run_latest(const void *opt, const struct sf_common *common, int argc,
 		printf("%s/%s\n", s.store->source, step.name);
 	} else {
 		sf_fail(&err, -ENOENT,
-		        "'%s': no complete checkpoint in it (shardfuse find says why)",
+		        "'%s': no complete checkpoint in it (shardfuse find says why, unless it "
+		        "is one itself)",
 		        s.store->source);
 		code = sf_cli_error(NONE, &err);
 	}

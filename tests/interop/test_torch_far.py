@@ -91,4 +91,8 @@ def test_tars():
 for f in (test_files, test_tars):
     with attempt(f.__name__):
         f()
+# a set of rank files of any world size: its config says how many there are
+name = next(c for c in sorted(os.listdir(f"{DATA}/rankfiles-2.13")) if not c.split("_")[-1] in ("1", "2", "4", "8") and os.path.exists(f"{DATA}/rankfiles-2.13/{c}/ckpt/fsdp_config.json"))
+near, there = run("keys", f"{DATA}/rankfiles-2.13/{name}/ckpt"), run("keys", f"{URL}/rankfiles-2.13/{name}/ckpt")
+check(f"rank files of {name}", near.returncode == 0 and near.stdout == there.stdout, there.stderr)
 finish()

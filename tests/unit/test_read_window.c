@@ -90,7 +90,7 @@ START_TEST(slices_come_in_order_and_are_the_whole)
 	struct sf_read all = { .emit = emit_w, .arg = (void *)&emitted, .len = BYTES };
 	struct sf_error err = SF_ERROR_INIT;
 
-	t.fails_at = UINT32_MAX;
+	t = (struct taken){ .fails_at = UINT32_MAX }; /* without forks it is another test's */
 	open_world(&w);
 	ck_assert_msg(sf_read_slices(w.r, &all, SLICE, take, &t, &err) == 0, "%s", err.msg);
 	ck_assert_uint_eq(t.slices, SLICES);
@@ -118,7 +118,7 @@ START_TEST(after_a_failure_nothing_is_begun)
 	const struct sf_read all = { .emit = emit_w, .arg = (void *)&emitted, .len = BYTES };
 	struct sf_error err = SF_ERROR_INIT;
 
-	t.fails_at = 5;
+	t = (struct taken){ .fails_at = 5 };
 	open_world(&w);
 	ck_assert_int_eq(sf_read_slices(w.r, &all, SLICE, take, &t, &err), -EPIPE);
 	ck_assert_str_eq(err.msg, "nobody wants more");

@@ -55,8 +55,10 @@ static int rankfiles_probe(struct sf_store *store, const struct sf_objinfo *file
 	struct rankfiles_name name;
 	int sure = 0;
 
-	(void)store;
 	(void)err;
+	/* of a server that does not list: it says how many there are, so what they are called */
+	if (store->ops->look && sf_format_listed(files, n, CONFIG))
+		sure = 20;
 	for (size_t i = 0; i < n; i++) {
 		if (!rankfiles_name(files[i].name, &name))
 			continue;
@@ -98,6 +100,8 @@ static int find_others(struct load *l)
 	for (size_t i = 0; i < l->src.nfiles && !world; i++)
 		if (rankfiles_name(l->src.files[i].name, &name))
 			world = name.world;
+	if (!world)
+		return 0;
 	at = sf_alloc_array((size_t)world * SF_ARRAY_LEN(kind), sizeof(*at));
 	for (uint32_t i = 0; at && i < world && r >= 0; i++)
 		for (size_t k = 0; k < SF_ARRAY_LEN(kind) && r >= 0; k++) {
