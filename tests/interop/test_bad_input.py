@@ -177,4 +177,24 @@ with tempfile.TemporaryDirectory(prefix="sf-bad-") as tmp:  # files that are no 
         r = guarded(f"safetensors {name}", ["info", d])
         check(f"safetensors {name}: refused", r and r[0] == 1, r)
         guarded(f"safetensors {name}", ["verify", "--deep", d])
+with tempfile.TemporaryDirectory(prefix="sf-interop-") as d, attempt("universal DeepSpeed that lost a file"):
+    import glob
+    import shutil
+    shutil.copytree(f"{DATA}/deepspeed-0.19/z3uc/ckpt/uc", f"{d}/uc")
+    check("universal: whole", run("verify", f"{d}/uc").returncode == 0)
+    lost = sorted(glob.glob(f"{d}/uc/zero/*/exp_avg.pt"))[0]
+    os.remove(lost)
+    r = run("verify", f"{d}/uc")
+    check("universal: a state is missing", r.returncode == 1 and os.path.basename(os.path.dirname(lost)) in r.stdout, r.stdout + r.stderr)
+    for f in glob.glob(f"{d}/uc/*model_states.pt"):
+        os.remove(f)
+with tempfile.TemporaryDirectory(prefix="sf-interop-") as d, attempt("DeepSpeed without its model states"):
+    shutil.copytree(f"{DATA}/deepspeed-0.19/z2b/ckpt", f"{d}/c")
+    for f in glob.glob(f"{d}/c/*/*model_states.pt"):
+        os.remove(f)
+    step = next(s for s in os.listdir(f"{d}/c") if s.startswith("global_step"))
+    r = run("info", f"{d}/c/{step}")
+    check("DeepSpeed: partitions alone are refused", r.returncode == 1 and "no model states" in r.stderr, r.stdout + r.stderr)
+    r = run("find", f"{d}/c")
+    check("DeepSpeed: find says why", "no model states" in r.stdout + r.stderr and run("latest", f"{d}/c").returncode == 1, r.stdout + r.stderr)
 finish()

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "base/map.h"
 #include "format/deepspeed/ds_slice.h"
 #include "format/torch/torch_lower.h"
@@ -187,6 +188,54 @@ static int take_files(struct universal *u)
 	return r;
 }
 
+#define STATES_MOST 16 /* of a parameter, that are counted */
+
+/* The number of states that most parameters have, of those with any beside their weights. */
+static uint32_t usual_states(const uint32_t *have, size_t n)
+{
+	size_t with[STATES_MOST] = { 0 };
+	uint32_t usual = 0;
+
+	for (size_t i = 0; i < n; i++)
+		if (have[i] < STATES_MOST)
+			with[have[i]]++;
+	for (uint32_t k = 2; k < STATES_MOST; k++)
+		usual = with[k] > (usual ? with[usual] : 0) ? k : usual;
+	return usual;
+}
+
+/*
+ * A parameter with fewer states than most has lost a file. One with its weights alone is frozen, or a
+ * buffer.
+ */
+static int check_states(struct universal *u)
+{
+	struct ds_slice *s = u->s;
+	SF_FREE uint32_t *have = calloc(SF_MAX(s->params.n, (size_t)1), sizeof(*have));
+	SF_CLEANUP(sf_buf_release) struct sf_buf shown = { .limit = 4096 };
+	uint32_t usual;
+	int r = have ? 0 : -ENOMEM;
+
+	for (size_t i = 0; i < u->n && r >= 0; i++) {
+		const struct ds_uni_name n = name_of(&u->file[i]);
+		uint32_t p = sf_map_get(&u->map, n.name, n.name_len, same_name, u);
+		if (is_tensor_file(&n) && p != SF_MAP_NONE)
+			have[p]++;
+	}
+	usual = r < 0 ? 0 : usual_states(have, s->params.n);
+	for (size_t i = 0; i < s->params.n && r >= 0; i++) {
+		if (have[i] < 2 || have[i] >= usual)
+			continue;
+		sf_buf_reset(&shown);
+		sf_escape_text(&shown, s->params.at[i].name, SF_MIN(s->params.at[i].len, 200u));
+		r = sf_ckpt_builder_warn(s->b, NULL, "missing-file",
+		                         "'zero/%s' has %" PRIu32
+		                         " states, most parameters have %" PRIu32,
+		                         sf_buf_cstr(&shown), have[i], usual);
+	}
+	return r;
+}
+
 /* What has no file of its weights is none: its shape is not known, or the model states have it. */
 static int read_params(struct universal *u)
 {
@@ -196,7 +245,7 @@ static int read_params(struct universal *u)
 		r = find_moments(u);
 	if (r >= 0)
 		r = take_files(u);
-	return r;
+	return r < 0 ? r : check_states(u);
 }
 
 int ds_universal_open(struct ds_slice *s, struct sf_store *store, const struct ds_set *set,
