@@ -83,7 +83,7 @@ int sf_remote_source(struct sf_remote_store *s, const char *name, uint64_t size,
 /* The server answers: whatever the status, it was no trouble of its own. */
 static inline void sf_remote_answered(struct sf_remote_store *s)
 {
-	struct sf_outage *o = atomic_load_explicit(&s->outage, memory_order_relaxed);
+	struct sf_outage *o = atomic_load_explicit(&s->outage, memory_order_acquire);
 
 	atomic_store_explicit(&s->answered_ns, sf_now_ns(), memory_order_relaxed);
 	if (o)

@@ -16,7 +16,7 @@
 bool sf_remote_failed(struct sf_remote_store *s, const char *url, int64_t sent_ns, int64_t after_ms,
                       const char *why, struct sf_outage **ret)
 {
-	struct sf_outage *o = atomic_load_explicit(&s->outage, memory_order_relaxed);
+	struct sf_outage *o = atomic_load_explicit(&s->outage, memory_order_acquire);
 	int64_t answered = atomic_load_explicit(&s->answered_ns, memory_order_relaxed);
 
 	if (!o) {
@@ -79,7 +79,7 @@ void sf_trip_park(struct sf_trip *t)
 
 static struct sf_outage *outage_of(const struct sf_trip *t)
 {
-	return atomic_load_explicit(&t->src->store->outage, memory_order_relaxed);
+	return atomic_load_explicit(&t->src->store->outage, memory_order_acquire);
 }
 
 static void have_turn(struct sf_turn *turn, int r, const char *why)
