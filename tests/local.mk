@@ -1,6 +1,10 @@
 # A test program is its name below; its one source is NAME.c. tests/unit/test_FILE.c tests FILE.c.
 
 TESTS_UNIT = \
+	%D%/unit/test_atomic_file \
+	%D%/unit/test_megatron_names \
+	%D%/unit/test_megatron_rules \
+	%D%/unit/test_mem \
 	%D%/unit/test_arena \
 	%D%/unit/test_aws_chain \
 	%D%/unit/test_aws_config \
@@ -243,11 +247,6 @@ endif
 %C%_unit_test_write_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=pwritev
 %C%_unit_test_write_set_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=fsync
 
-if HAVE_CHECK
-check_PROGRAMS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
-TESTS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
-endif
-
 # What tests alone need of C: linked where it is used.
 noinst_LTLIBRARIES += libsftest.la
 libsftest_la_SOURCES = %D%/lib/file_range.c %D%/lib/http_server.c %D%/lib/sigv4_check.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
@@ -261,10 +260,6 @@ TESTS_FUSE = \
 	%D%/fuse/test_mount_waits \
 	%D%/unit/test_fs_errno \
 	%D%/unit/test_ask \
-	%D%/unit/test_atomic_file \
-	%D%/unit/test_megatron_names \
-	%D%/unit/test_megatron_rules \
-	%D%/unit/test_mem \
 	%D%/unit/test_mount_options \
 	%D%/unit/test_mountpoint \
 	%D%/unit/test_open_table \
@@ -300,6 +295,7 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 
 # Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
 TESTS_FUZZ = \
+	%D%/fuzz/fuzz_whole \
 	%D%/fuzz/fuzz_aws \
 	%D%/fuzz/fuzz_cache \
 	%D%/fuzz/fuzz_dcp_meta \
@@ -315,7 +311,6 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_torch_item \
 	%D%/fuzz/fuzz_unpack \
 	%D%/fuzz/fuzz_url \
-	%D%/fuzz/fuzz_whole \
 	%D%/fuzz/fuzz_zarr \
 	%D%/fuzz/fuzz_zip \
 	%D%/fuzz/fuzz_zstd
@@ -334,6 +329,13 @@ check_PROGRAMS += $(TESTS_FUZZ)
 TESTS += $(TESTS_FUZZ)
 endif
 endif
+
+# Behind those that take longest, so that no core waits for one of them at the end.
+if HAVE_CHECK
+check_PROGRAMS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
+TESTS += $(TESTS_UNIT) $(TESTS_FORMAT) $(TESTS_FAULT)
+endif
+
 %C%_fuzz_fuzz_whole_SOURCES = \
 	%D%/fuzz/fuzz_whole.c \
 	%D%/fuzz/whole_visit.c \
