@@ -19,13 +19,12 @@ def states(r):
 def here():
     env = {"TMPDIR": f"{W}/tmp"}
     os.mkdir(f"{W}/tmp")
-    before = open("/proc/self/mountinfo").read()
     r = run("doctor", env=env)
     s = states(r)
     check("doctor: the system and a verdict", "system" in s and r.returncode == ("missing" in s.values()) and ("ready to mount" in r.stdout) == (r.returncode == 0), r.stdout)
     if no_fuse() is None:
         check("doctor mounts where a mount works", s["a mount"] == "ok" and r.returncode == 0, r.stdout)
-    check("doctor leaves nothing", os.listdir(f"{W}/tmp") == [] and open("/proc/self/mountinfo").read() == before)
+    check("doctor leaves nothing", os.listdir(f"{W}/tmp") == [] and f"{W}/tmp" not in open("/proc/self/mountinfo").read())  # other tests mount elsewhere meanwhile
     with attempt("doctor --json"):
         p = run("doctor", "--json", env=env)
         j = json.loads(p.stdout)
