@@ -137,9 +137,10 @@ static bool send_body(struct sf_http_server *s, int fd, const struct sf_http_obj
 				return false;
 		return true;
 	}
+	/* counted first: who has the last byte may ask for the count before this thread goes on */
+	s->body_bytes += len;
 	if (!send_all(fd, at, len))
 		return false;
-	s->body_bytes += len;
 	if (f.kind == SF_HTTP_STALL)
 		wait_ms(fd, -1);
 	if (f.kind == SF_HTTP_LONG || f.kind == SF_HTTP_LONG_HIDDEN)
