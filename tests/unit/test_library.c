@@ -232,6 +232,17 @@ static unsigned threads_of_this(void)
 	return n - 2;
 }
 
+/* So many are left: a thread that was joined is listed for a moment longer. */
+static bool threads_come_to(unsigned n)
+{
+	for (int tries = 0; threads_of_this() != n; tries++) {
+		if (tries == 2000)
+			return false;
+		usleep(1000);
+	}
+	return true;
+}
+
 static void count_line(void *arg, int level, const char *line)
 {
 	(void)level;
@@ -267,7 +278,7 @@ START_TEST(ten_handles_share_the_threads_of_their_context)
 	for (unsigned i = 0; i < 10; i++)
 		shardfuse_close(h[i]);
 	shardfuse_context_free(ctx);
-	ck_assert_uint_eq(threads_of_this(), before);
+	ck_assert(threads_come_to(before));
 }
 END_TEST
 
@@ -286,9 +297,9 @@ START_TEST(handles_without_a_context_share_one)
 	ck_assert_uint_le(threads_of_this(), one);
 	for (unsigned i = 0; i < 10; i++)
 		shardfuse_close(h[i]);
-	ck_assert_uint_eq(threads_of_this(), before);
+	ck_assert(threads_come_to(before));
 	shardfuse_close(open_data("dcp/columns/ckpt")); /* and once more from the beginning */
-	ck_assert_uint_eq(threads_of_this(), before);
+	ck_assert(threads_come_to(before));
 }
 END_TEST
 
