@@ -21,7 +21,9 @@ view: base store parse ckpt format read catalog value
 tree: base store parse ckpt format read catalog value view
 lib: base store parse ckpt format read catalog value view tree
 tool: base store parse ckpt format read catalog value view tree lib
-cli: base store parse ckpt format read catalog value view tree lib tool
+save: base store parse
+mpi: base save
+cli: base store parse ckpt format read catalog value view tree lib tool save
 fuse: base store parse ckpt format read catalog value view tree lib tool cli
 '
 # An extended regular expression of a header's name in <>, and the files that may include it.
@@ -36,6 +38,8 @@ bzlib	src/parse/unpack_bzip2.c
 lzma	src/parse/unpack_lzma.c
 libdeflate	src/base/crc32_deflate.c
 fuse	fuse/
+mpi\.h	src/mpi/comm_mpi.c src/mpi/shardfuse_mpi.h
+cuda	src/save/device_cuda.c
 '
 
 files=$(find src fuse -name '*.[ch]' 2>/dev/null | sort)

@@ -466,7 +466,6 @@ SF_SOURCES_CLI = \
 	%D%/cli/old_files.c \
 	%D%/cli/out_list.c \
 	%D%/cli/table.c \
-	%D%/cli/train_state.c \
 	%D%/cli/terminal.c \
 	%D%/cli/text.c \
 	%D%/cli/train_state.c \

@@ -1,0 +1,301 @@
+/*
+ * shardfuse: distributed saves of sharded checkpoints from C. Link with -lshardfuse.
+ *
+ * A save is made by all ranks of a communicator: each begins one, adds the pieces of tensors and the
+ * values that it has, and all commit. What comes out is one checkpoint that torch.distributed.checkpoint
+ * (or Megatron-Core, OLMo-core, transformers: the format) loads, and that shardfuse(1) mounts, at once:
+ * it appears whole under its name or not at all.
+ *
+ * Functions return 0 or more on success and negative errno on failure, with a message in @err. What
+ * one rank fails at fails on all of them, with the same message, which names the rank.
+ *
+ * Structs begin with struct_size as in shardfuse.h (SHARDFUSE_INIT). Shapes, offsets and strides are
+ * in elements, sizes and lengths in bytes. Nothing is printed, nothing exits.
+ *
+ * Threads: a handle belongs to one thread at a time. Different handles of different communicators are
+ * independent.
+ *
+ * An example, each rank saves its half of the rows of one tensor and rank 0's step:
+ *
+ *	struct shardfuse_save *s;
+ *	struct shardfuse_save_tensor t = SHARDFUSE_INIT(t);
+ *	uint64_t shape[2] = { 8, 4 }, offset[2] = { 4 * rank, 0 }, extent[2] = { 4, 4 };
+ *
+ *	shardfuse_save_begin("runs/step100", NULL, &comm, &s, &err);
+ *	t.key = "model.w"; t.dtype = "float32"; t.ndim = 2;
+ *	t.shape = shape; t.offset = offset; t.extent = extent; t.at = w;
+ *	shardfuse_save_add_tensor(s, &t, &err);
+ *	shardfuse_save_add_json(s, "step", "100", &err);
+ *	if (shardfuse_save_commit(s, &err) < 0)
+ *		fprintf(stderr, "%s\n", err.msg);
+ *	shardfuse_save_free(s);
+ */
+#ifndef SHARDFUSE_SAVE_H
+#define SHARDFUSE_SAVE_H
+
+#include "shardfuse.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* ---- communicators ---- */
+
+/*
+ * How ranks reach each other: messages between two of them. shardfuse_mpi.h makes one of an MPI_Comm;
+ * shardfuse_comm_self and shardfuse_comm_threads are below. The library makes trees of it: a rank
+ * talks to its parent and its children, 9 others at most, not to all.
+ *
+ * Messages from one rank to another with one tag arrive in the order they were sent, whole.
+ */
+struct shardfuse_comm {
+	size_t struct_size;
+	void *arg;
+	uint32_t rank, size;
+	/* @at is the caller's again on return; the other need not have received it. */
+	int (*send)(void *arg, uint32_t to, uint32_t tag, const void *at, size_t len,
+	            struct shardfuse_error *err);
+	/* The next one from @from: *ret is malloc'ed. Waits up to @timeout_ms (0: not at all):
+	 * -EAGAIN there was none. */
+	int (*recv)(void *arg, uint32_t from, uint32_t tag, void **ret, size_t *ret_len,
+	            unsigned timeout_ms, struct shardfuse_error *err);
+	/* Not 0: send and recv may be called by another thread than the caller's, while the caller
+	 * communicates. 0: an asynchronous save communicates in test and wait alone. */
+	int threads;
+	/* What @arg needs when the communicator goes; NULL: nothing. */
+	void (*free)(void *arg);
+};
+/* The communicator of one. */
+SHARDFUSE_API void shardfuse_comm_self(struct shardfuse_comm *ret);
+/* One for each of @n threads of this process, ret[0 … n - 1]: freed with shardfuse_comm_free each. */
+SHARDFUSE_API int shardfuse_comm_threads(uint32_t n, struct shardfuse_comm *ret,
+                                         struct shardfuse_error *err);
+/* Calls its free, if it has one. NULL is fine. */
+SHARDFUSE_API void shardfuse_comm_free(struct shardfuse_comm *comm);
+
+/* ---- values: what is pickled ---- */
+
+/*
+ * A value being built; it belongs to its shardfuse_values and goes with them. A value stands in one
+ * container only. Functions that make one return NULL when there is no memory; what is given a NULL
+ * then returns -ENOMEM, so one check at the end is enough.
+ */
+struct shardfuse_values;
+struct shardfuse_value;
+SHARDFUSE_API struct shardfuse_values *shardfuse_values_new(void);
+SHARDFUSE_API void shardfuse_values_free(struct shardfuse_values *vs); /* NULL is fine */
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_none(struct shardfuse_values *vs);
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_bool(struct shardfuse_values *vs, int v);
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_int(struct shardfuse_values *vs, int64_t v);
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_float(struct shardfuse_values *vs, double v);
+/* UTF-8; NULL also: it is none */
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_str(struct shardfuse_values *vs,
+                                                          const char *s, size_t len);
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_bytes(struct shardfuse_values *vs,
+                                                            const void *at, size_t len);
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_list(struct shardfuse_values *vs);
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_tuple(struct shardfuse_values *vs);
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_dict(struct shardfuse_values *vs);
+/* torch.float32 of "float32"; NULL also: no such dtype */
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_dtype(struct shardfuse_values *vs,
+                                                            const char *dtype);
+/* torch.Size */
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_size(struct shardfuse_values *vs,
+                                                           const uint64_t *dim, size_t ndim);
+/* to the end of a list or tuple */
+SHARDFUSE_API int shardfuse_value_append(struct shardfuse_value *to, struct shardfuse_value *v);
+/* into a dict: each key once */
+SHARDFUSE_API int shardfuse_value_set(struct shardfuse_value *dict, struct shardfuse_value *key,
+                                      struct shardfuse_value *v);
+/* JSON text as plain values: object → dict of str, array → list, integers of up to 64 bits → int,
+ * other numbers → float. */
+SHARDFUSE_API struct shardfuse_value *shardfuse_value_json(struct shardfuse_values *vs,
+                                                           const char *json, size_t len,
+                                                           struct shardfuse_error *err);
+
+/* ---- what saves share ---- */
+
+/*
+ * Staging memory and the plan, kept from one save to the next: a second save of the same structure
+ * exchanges hashes instead of plans, and allocates nothing. One asynchronous save at a time goes
+ * through it. Outlives the saves begun with it.
+ */
+struct shardfuse_save_keep;
+SHARDFUSE_API int shardfuse_save_keep_new(struct shardfuse_save_keep **ret,
+                                          struct shardfuse_error *err);
+SHARDFUSE_API void shardfuse_save_keep_free(struct shardfuse_save_keep *keep); /* NULL is fine */
+
+/* ---- a save ---- */
+
+enum shardfuse_overwrite {
+	SHARDFUSE_REFUSE,  /* a target that is there and not an empty directory: -EEXIST */
+	SHARDFUSE_REPLACE, /* a checkpoint there is replaced, in one step where the file system
+	                      can; anything else there is refused all the same */
+};
+enum shardfuse_dedup {
+	SHARDFUSE_DEDUP_LOWEST,   /* what several ranks have, the lowest writes */
+	SHARDFUSE_DEDUP_BALANCED, /* the one that writes least so far */
+};
+
+struct shardfuse_save_options {
+	size_t struct_size;
+	/* "dcp" (NULL), "megatron", "olmo", "hf" */
+	const char *format;
+	int overwrite; /* enum shardfuse_overwrite */
+	int dedup;     /* enum shardfuse_dedup */
+	/* each rank writes so many files, with a thread each; 0: 1 */
+	unsigned files_per_rank;
+	/* bytes of host memory for what was copied and is not yet written; an item that is larger
+	 * passes alone; 0: commit: 256 MiB, commit_async: what this rank's items take */
+	uint64_t staging;
+	/* ms that a rank waits for another, and for a directory made elsewhere to appear; 0: 120,000 */
+	unsigned timeout_ms;
+	int no_fsync; /* not 0: durable is what the system writes back in its time */
+	int zstd; /* not 0: items are compressed, at this level; dcp alone, torch 2.7 reads it */
+	int manifest; /* not 0: .shardfuse-manifest.json with size and SHA-256 of each file */
+	/* A second asynchronous save through one keep while another is under way: 0 waits for it,
+	 * else -EBUSY. */
+	int refuse_busy;
+	struct shardfuse_save_keep *keep; /* NULL: of its own */
+	/* A JSON object a line for each phase that ended: phase, rank, ms, bytes, outcome. Any
+	 * thread. NULL: none. */
+	void (*log)(void *arg, const char *line);
+	void *log_arg;
+	/* Of a template target: "runs/{run_name}/step{batch}"; an unknown variable is -EINVAL.
+	 * nvariable pairs of a name and its text. {rank} and {world_size} are known. */
+	const char *const *variable;
+	size_t nvariable;
+	/* of olmo's .metadata.json and megatron's content_metadata: JSON; NULL: the least */
+	const char *format_metadata;
+};
+
+struct shardfuse_save;
+struct shardfuse_save_request;
+
+/*
+ * shardfuse_save_begin - begin a save of @target: a directory's path.
+ *
+ * Local: no rank waits for another, nothing is made yet. @comm is copied (NULL: the communicator of
+ * one), what its arg points to outlives the save. @opt may be NULL, and nothing but keep, log and
+ * log_arg is needed after the call.
+ * Errors: -EINVAL an option, a target that is no path; -ENOMEM.
+ */
+SHARDFUSE_API int shardfuse_save_begin(const char *target, const struct shardfuse_save_options *opt,
+                                       const struct shardfuse_comm *comm,
+                                       struct shardfuse_save **ret, struct shardfuse_error *err);
+
+/* Where a key stands in the nested state dict that dcp.load gives back: a str or an index of a list. */
+struct shardfuse_save_step {
+	const char *name; /* NULL: @index */
+	uint64_t index;
+};
+
+enum shardfuse_device { SHARDFUSE_HOST, SHARDFUSE_CUDA };
+
+/* A piece of a tensor: a box of it that this rank has. */
+struct shardfuse_save_tensor {
+	size_t struct_size;
+	const char *key; /* fully qualified name; NULL: the path's steps joined by '.' */
+	size_t key_len;  /* 0: to the NUL */
+	const struct shardfuse_save_step *path; /* NULL: one step, the key */
+	size_t npath;
+	const char *dtype; /* torch's word: "bfloat16" */
+	unsigned ndim;
+	const uint64_t *shape; /* of the whole tensor, the same on all ranks */
+	/* The box: elements [offset, offset + extent) of each dimension. NULL offset: zeros; NULL
+	 * extent: to the end. Boxes of a tensor on several ranks are the same (replicated: one rank
+	 * writes it) or apart, and all of them together are the whole tensor. */
+	const uint64_t *offset, *extent;
+	/* of the memory, elements; 0 or more; NULL: the box is dense, row-major */
+	const uint64_t *stride;
+	/* The box's first element. Host memory: the caller's until commit, or until commit_async has
+	 * returned, unchanged. */
+	const void *at;
+	int device;   /* enum shardfuse_device */
+	void *stream; /* of CUDA memory: the bytes are there after what is queued on it so far */
+	int requires_grad; /* as torch would record it of a parameter */
+	/* NULL at: bytes [off, off + len) of the dense box, at save time; a thread of the library,
+	 * one at a time for one tensor, in order. Returns 0 or negative errno. */
+	int (*provide)(void *arg, uint64_t off, void *to, size_t len, struct shardfuse_error *err);
+	void *provide_arg;
+};
+/* Errors: -EINVAL dtype, box outside of the shape, a key with a NUL, more than SHARDFUSE_DIMS_MAX
+ * dimensions; the same box twice. Nothing but @t->at and provide_arg is needed after the call. */
+SHARDFUSE_API int shardfuse_save_add_tensor(struct shardfuse_save *s,
+                                            const struct shardfuse_save_tensor *t,
+                                            struct shardfuse_error *err);
+/* Elements [start, stop) of the row-major tensor, as a flat optimizer has them: the fewest boxes that
+ * make them are added. @t->offset, extent and stride are NULL, @t->at is element start. */
+SHARDFUSE_API int shardfuse_save_add_flat_range(struct shardfuse_save *s,
+                                                const struct shardfuse_save_tensor *t,
+                                                uint64_t start, uint64_t stop,
+                                                struct shardfuse_error *err);
+
+/* A value that is no tensor. Ranks that add the same key add the same bytes, unless the format says
+ * otherwise: else commit fails. */
+struct shardfuse_save_object {
+	size_t struct_size;
+	const char *key; /* as of a tensor */
+	size_t key_len;
+	const struct shardfuse_save_step *path;
+	size_t npath;
+	/* one of: */
+	const struct shardfuse_value *value;
+	const char *json; /* NUL-terminated text */
+	const void *at;   /* a torch.save archive, looked at: -EBADMSG where it is none; copied */
+	size_t len;
+};
+SHARDFUSE_API int shardfuse_save_add_object(struct shardfuse_save *s,
+                                            const struct shardfuse_save_object *o,
+                                            struct shardfuse_error *err);
+/* An object of JSON text, under the path of one step. */
+SHARDFUSE_API int shardfuse_save_add_json(struct shardfuse_save *s, const char *key,
+                                          const char *json, struct shardfuse_error *err);
+/* A file beside the shards, "train/rank0.pt": whole or not there. One rank gives each name. Copied. */
+SHARDFUSE_API int shardfuse_save_add_file(struct shardfuse_save *s, const char *name,
+                                          const void *at, size_t len, struct shardfuse_error *err);
+
+/* What would be written, without writing: JSON of items, files, ranks, bytes, on every rank.
+ * Collective. Free with shardfuse_free. */
+SHARDFUSE_API int shardfuse_save_plan(struct shardfuse_save *s, char **ret,
+                                      struct shardfuse_error *err);
+
+/*
+ * shardfuse_save_commit - all ranks: plan, write, make visible. Waits.
+ *
+ * Returns 0 on every rank: the checkpoint is there under its name, durable unless no_fsync. Else the
+ * same code and message on every rank that was reached, nothing is discoverable, and a new save of
+ * the target may be begun. A rank that does not come is named after timeout_ms.
+ * Errors: -EEXIST; -EINVAL holes, boxes that overlap, shapes or dtypes or values that disagree, an
+ * empty save: tensor and ranks named; -ETIMEDOUT; those of the file system.
+ */
+SHARDFUSE_API int shardfuse_save_commit(struct shardfuse_save *s, struct shardfuse_error *err);
+/*
+ * shardfuse_save_commit_async - returns when the tensors' memory is the caller's again.
+ *
+ * *ret is to be finished by shardfuse_save_wait, @s freed after it. What failed before is told here.
+ */
+SHARDFUSE_API int shardfuse_save_commit_async(struct shardfuse_save *s,
+                                              struct shardfuse_save_request **ret,
+                                              struct shardfuse_error *err);
+/* 1: it ended, wait will not wait; 0: under way. Moves it on where the communicator has no threads. */
+SHARDFUSE_API int shardfuse_save_test(struct shardfuse_save_request *req);
+/* Bytes of this rank that are written, of *ret_total. Any thread. */
+SHARDFUSE_API uint64_t shardfuse_save_progress(const struct shardfuse_save_request *req,
+                                               uint64_t *ret_total);
+/* The save fails with -ECANCELED on all ranks, unless it is past that. Any thread. */
+SHARDFUSE_API void shardfuse_save_cancel(struct shardfuse_save_request *req);
+/* The end: what commit would return. Frees @req. */
+SHARDFUSE_API int shardfuse_save_wait(struct shardfuse_save_request *req,
+                                      struct shardfuse_error *err);
+/* This rank will not commit: the others' commit fails with @why, at once instead of after the
+ * timeout. Instead of commit. */
+SHARDFUSE_API int shardfuse_save_abort(struct shardfuse_save *s, const char *why,
+                                       struct shardfuse_error *err);
+/* NULL is fine. Without commit or abort: as abort, but nobody is told. */
+SHARDFUSE_API void shardfuse_save_free(struct shardfuse_save *s);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
