@@ -40,12 +40,13 @@ static uint64_t decoded(void)
 	return zitems_fetched(&io) / z.file[0].len;
 }
 
-/* A read of another item that finds no room. */
+/* A read of another item that finds no room; or does, where what has it was kept for a moment only and
+ * this machine is slow. */
 static void park(struct zread *x, struct sf_reader *r, unsigned tensor)
 {
 	zread_init(x, &z, tensor, 0, PIECE);
 	zread_begin(x, r);
-	while (!zitems_stat(&io).waiting)
+	while (!zitems_stat(&io).waiting && !atomic_load(&x->done))
 		usleep(100);
 }
 
