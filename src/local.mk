@@ -12,6 +12,7 @@ SF_SOURCES_BASE = \
 	%D%/base/error.c \
 	%D%/base/escape.c \
 	%D%/base/glob.c \
+	%D%/base/growing.c \
 	%D%/base/hash.c \
 	%D%/base/iov.c \
 	%D%/base/json.c \

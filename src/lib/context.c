@@ -7,44 +7,7 @@
 #include "base/mem.h"
 #include "lib/lib_priv.h"
 
-_Static_assert(sizeof(struct shardfuse_error) == sizeof(struct sf_error),
-               "they are the same bytes");
 _Static_assert(SHARDFUSE_DIMS_MAX == SF_DIMS_MAX, "they are the same limit");
-
-int sf_lib_fail(struct shardfuse_error *ret, const struct sf_error *err, int code)
-{
-	if (ret && code < 0)
-		memcpy(ret->msg, err->msg, sizeof(ret->msg));
-	return code;
-}
-
-int sf_lib_give(void *theirs, const void *ours, size_t ours_size, struct sf_error *err)
-{
-	size_t size;
-
-	memcpy(&size, theirs, sizeof(size));
-	if (size < sizeof(size))
-		return sf_fail(err, -EINVAL,
-		               "struct_size is %zu: it has to be set to the struct's sizeof", size);
-	memcpy((char *)theirs + sizeof(size), (const char *)ours + sizeof(size),
-	       SF_MIN(size, ours_size) - sizeof(size));
-	return 0;
-}
-
-int sf_lib_take(const void *theirs, void *ours, size_t ours_size, struct sf_error *err)
-{
-	size_t size = sizeof(size);
-
-	if (theirs)
-		memcpy(&size, theirs, sizeof(size));
-	if (size < sizeof(size))
-		return sf_fail(err, -EINVAL,
-		               "struct_size is %zu: it has to be set to the struct's sizeof", size);
-	memset(ours, 0, ours_size);
-	if (theirs)
-		memcpy(ours, theirs, SF_MIN(size, ours_size));
-	return 0;
-}
 
 unsigned shardfuse_version(void)
 {
@@ -69,7 +32,7 @@ int shardfuse_context_new(const struct shardfuse_context_options *opt,
 	struct sf_error e = SF_ERROR_INIT;
 	struct sf_session_options so;
 	SF_FREE struct shardfuse_context *ctx = calloc(1, sizeof(*ctx));
-	int r = ctx ? sf_lib_take(opt, &ctx->opt, sizeof(ctx->opt), &e)
+	int r = ctx ? sf_public_take(opt, &ctx->opt, sizeof(ctx->opt), &e)
 	            : sf_fail(&e, -ENOMEM, "no memory for a context");
 
 	if (r >= 0) {
@@ -92,7 +55,7 @@ int shardfuse_context_new(const struct shardfuse_context_options *opt,
 			sf_io_release(&ctx->io);
 	}
 	if (r < 0)
-		return sf_lib_fail(err, &e, r);
+		return sf_public_fail(err, &e, r);
 	if (ctx->opt.timeout_ms)
 		ctx->io.timeout_ms = ctx->opt.timeout_ms;
 	*ret = SF_STEAL(ctx);

@@ -59,7 +59,7 @@ static int check_range(struct sf_lib_cut *c, uint64_t all, struct sf_error *err)
 int sf_lib_cut_begin(struct sf_lib_cut *c, const struct shardfuse *h, const void *theirs,
                      struct sf_error *err)
 {
-	int r = sf_lib_take(theirs, &c->rd, sizeof(c->rd), err);
+	int r = sf_public_take(theirs, &c->rd, sizeof(c->rd), err);
 
 	if (r >= 0)
 		r = sf_lib_tensor(h, c->rd.tensor, &c->t, &c->entry, err);

@@ -54,7 +54,7 @@ int shardfuse_list(struct shardfuse *h, const char *path,
 			sf_fail(&e, r, "'%s': %s", path,
 			        r == -ENOTDIR ? "not a directory" : strerror(-r));
 	}
-	return r < 0 ? sf_lib_fail(err, &e, r) : l.ended;
+	return r < 0 ? sf_public_fail(err, &e, r) : l.ended;
 }
 
 int shardfuse_file_open(struct shardfuse *h, const char *path, struct shardfuse_file **ret,
@@ -76,7 +76,7 @@ int shardfuse_file_open(struct shardfuse *h, const char *path, struct shardfuse_
 		r = sf_vfile_size(f->file, &f->size);
 	if (r < 0) {
 		shardfuse_file_close(f);
-		return sf_lib_fail(err, &e, r);
+		return sf_public_fail(err, &e, r);
 	}
 	f->ahead = sf_vfile_join_readahead(f->file) != NULL;
 	*ret = f;
@@ -94,7 +94,7 @@ int64_t shardfuse_file_pread(struct shardfuse_file *f, void *buf, size_t len, ui
 	struct sf_error e = SF_ERROR_INIT;
 	int64_t r = sf_vfile_pread(f->file, off, buf, len, &e);
 
-	return r < 0 ? sf_lib_fail(err, &e, (int)r) : r;
+	return r < 0 ? sf_public_fail(err, &e, (int)r) : r;
 }
 
 void shardfuse_file_close(struct shardfuse_file *f)
@@ -133,9 +133,9 @@ int shardfuse_object_info(const struct shardfuse *h, uint64_t object, struct sha
 		struct shardfuse_object out = {
 			.key = at->name, .key_len = at->len, .group = at->group, .order = entry
 		};
-		r = sf_lib_give(ret, &out, sizeof(out), &e);
+		r = sf_public_give(ret, &out, sizeof(out), &e);
 	}
-	return sf_lib_fail(err, &e, r);
+	return sf_public_fail(err, &e, r);
 }
 
 static int to_json(void *arg, uint32_t object, struct sf_object_value *v, struct sf_error *err)
@@ -164,7 +164,7 @@ int shardfuse_object_json(struct shardfuse *h, uint64_t object, char **ret,
 	}
 	if (r < 0) {
 		sf_buf_release(&b);
-		return sf_lib_fail(err, &e, r);
+		return sf_public_fail(err, &e, r);
 	}
 	*ret = (char *)b.at;
 	return 0;
@@ -196,7 +196,7 @@ int shardfuse_object_pt(struct shardfuse *h, uint64_t object, void **ret, size_t
 		got = sf_vfile_pread(f, 0, at, (size_t)size, &e);
 	sf_vfile_unref(f);
 	if (r < 0 || got < 0)
-		return sf_lib_fail(err, &e, r < 0 ? r : (int)got);
+		return sf_public_fail(err, &e, r < 0 ? r : (int)got);
 	*ret = SF_STEAL(at);
 	*ret_len = (size_t)size;
 	return 0;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/growing.h"
 #include "lib/session.h"
 #include "shardfuse.h"
 
@@ -33,20 +34,10 @@ struct sf_store_options sf_lib_store_options(const struct shardfuse_context *ctx
  * last. A join for each leave; any thread. */
 int sf_lib_common_join(struct shardfuse_context **ret, struct sf_error *err);
 void sf_lib_common_leave(void);
-/* The public error has the layout of ours; a copy keeps the two types apart. Returns @code. */
-int sf_lib_fail(struct shardfuse_error *ret, const struct sf_error *err, int code);
 /* The tensor of a public number, and how it is shown. -EINVAL. */
 int sf_lib_tensor(const struct shardfuse *h, uint64_t tensor, const struct sf_tensor **ret,
                   const struct sf_entry **ret_entry, struct sf_error *err);
 /* Bytes as shown: after a cast. */
 uint64_t sf_lib_bytes(const struct sf_tensor *t, const struct sf_entry *entry);
-
-/*
- * Structs of callers who may be older or newer: @ours, of @ours_size bytes, into a struct whose
- * first member is its size; what it has beyond ours is left alone. -EINVAL a size that is none.
- */
-int sf_lib_give(void *theirs, const void *ours, size_t ours_size, struct sf_error *err);
-/* The other way: members that it does not have become 0. @theirs may be NULL. */
-int sf_lib_take(const void *theirs, void *ours, size_t ours_size, struct sf_error *err);
 
 #endif

@@ -92,7 +92,7 @@ static void failed_locked(struct shardfuse_request *req, size_t read, int r,
 	set_result(req, read, r);
 	memcpy(&to, req->reads + read * req->size + offsetof(struct shardfuse_read, err),
 	       sizeof(to));
-	sf_lib_fail(to, err, r);
+	sf_public_fail(to, err, r);
 	if (req->locked.result >= 0) {
 		req->locked.result = r;
 		req->locked.err = *err;
@@ -280,7 +280,7 @@ int shardfuse_read(struct shardfuse *h, struct shardfuse_read *reads, size_t n,
 	int r = request_new(h, reads, n, &req, &e);
 
 	if (r < 0)
-		return sf_lib_fail(err, &e, r);
+		return sf_public_fail(err, &e, r);
 	req->waits = true;
 	while (!go_on(req)) {
 		lock(req);
@@ -291,7 +291,7 @@ int shardfuse_read(struct shardfuse *h, struct shardfuse_read *reads, size_t n,
 		unlock(req);
 	}
 	r = req->locked.result;
-	sf_lib_fail(err, &req->locked.err, r);
+	sf_public_fail(err, &req->locked.err, r);
 	request_free(req);
 	return r;
 }
@@ -305,7 +305,7 @@ int shardfuse_read_start(struct shardfuse *h, struct shardfuse_read *reads, size
 	int r = request_new(h, reads, n, &req, &e);
 
 	if (r < 0)
-		return sf_lib_fail(err, &e, r);
+		return sf_public_fail(err, &e, r);
 	req->done = done;
 	req->arg = arg;
 	*ret = req; /* before done is called */
@@ -355,5 +355,5 @@ int shardfuse_tensor_read(struct shardfuse *h, uint64_t tensor, uint64_t off, vo
 		r = sf_fail(&e, -EINVAL, "'%.*s': byte %llu, it has %llu",
 		            (int)SF_MIN(entry->len, 200u), entry->name, (unsigned long long)off,
 		            (unsigned long long)sf_lib_bytes(t, entry));
-	return sf_lib_fail(err, &e, r);
+	return sf_public_fail(err, &e, r);
 }

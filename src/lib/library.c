@@ -40,7 +40,7 @@ static int take_options(struct shardfuse *h, const struct shardfuse_open_options
 {
 	struct sf_view_options *view = &h->opt.view;
 	struct shardfuse_open_options o;
-	int r = sf_lib_take(given, &o, sizeof(o), err);
+	int r = sf_public_take(given, &o, sizeof(o), err);
 
 	if (r < 0)
 		return r;
@@ -113,7 +113,7 @@ int shardfuse_open(struct shardfuse_context *ctx, const char *source,
 	int r;
 
 	if (!h)
-		return sf_lib_fail(err, &e, sf_fail(&e, -ENOMEM, "'%s'", source));
+		return sf_public_fail(err, &e, sf_fail(&e, -ENOMEM, "'%s'", source));
 	sf_session_options_init(&h->opt);
 	r = take_options(h, opt, &e);
 	if (r >= 0 && !ctx) {
@@ -130,7 +130,7 @@ int shardfuse_open(struct shardfuse_context *ctx, const char *source,
 	h->opt.source_format = NULL;
 	if (r < 0) {
 		handle_free(h);
-		return sf_lib_fail(err, &e, r);
+		return sf_public_fail(err, &e, r);
 	}
 	*ret = h;
 	return 0;
@@ -196,7 +196,7 @@ int shardfuse_info(const struct shardfuse *h, struct shardfuse_info *ret,
 		if (!sf_add(info.bytes, sf_lib_bytes(t, entry), &info.bytes))
 			info.bytes = UINT64_MAX;
 	}
-	return sf_lib_fail(err, &e, sf_lib_give(ret, &info, sizeof(info), &e));
+	return sf_public_fail(err, &e, sf_public_give(ret, &info, sizeof(info), &e));
 }
 
 int shardfuse_group_info(const struct shardfuse *h, uint64_t group, struct shardfuse_group *ret,
@@ -225,9 +225,9 @@ int shardfuse_group_info(const struct shardfuse *h, uint64_t group, struct shard
 			            &g.bytes))
 				g.bytes = UINT64_MAX;
 		}
-		r = sf_lib_give(ret, &g, sizeof(g), &e);
+		r = sf_public_give(ret, &g, sizeof(g), &e);
 	}
-	return sf_lib_fail(err, &e, r);
+	return sf_public_fail(err, &e, r);
 }
 
 int shardfuse_warning_info(const struct shardfuse *h, uint64_t warning,
@@ -244,9 +244,9 @@ int shardfuse_warning_info(const struct shardfuse *h, uint64_t warning,
 			                         .key_len = key ? key->len : 0,
 			                         .code = w->code,
 			                         .text = w->text };
-		r = sf_lib_give(ret, &out, sizeof(out), &e);
+		r = sf_public_give(ret, &out, sizeof(out), &e);
 	}
-	return sf_lib_fail(err, &e, r);
+	return sf_public_fail(err, &e, r);
 }
 
 int shardfuse_tensor_info(const struct shardfuse *h, uint64_t tensor, struct shardfuse_tensor *ret,
@@ -271,9 +271,9 @@ int shardfuse_tensor_info(const struct shardfuse *h, uint64_t tensor, struct sha
 			.group = entry->group,
 			.order = h->tensor[tensor],
 		};
-		r = sf_lib_give(ret, &out, sizeof(out), &e);
+		r = sf_public_give(ret, &out, sizeof(out), &e);
 	}
-	return sf_lib_fail(err, &e, r);
+	return sf_public_fail(err, &e, r);
 }
 
 int64_t shardfuse_tensor_find(const struct shardfuse *h, const char *key, size_t key_len,
@@ -284,9 +284,9 @@ int64_t shardfuse_tensor_find(const struct shardfuse *h, const char *key, size_t
 
 	if (i != SF_NONE && h->s.catalog->entry[i].tensor != SF_NONE)
 		return h->number[i];
-	return sf_lib_fail(err, &e,
-	                   sf_fail(&e, -ENOENT, "'%.*s' is not a tensor here",
-	                           (int)SF_MIN(key_len, (size_t)200), key));
+	return sf_public_fail(err, &e,
+	                      sf_fail(&e, -ENOENT, "'%.*s' is not a tensor here",
+	                              (int)SF_MIN(key_len, (size_t)200), key));
 }
 
 int shardfuse_chunk_info(const struct shardfuse *h, uint64_t tensor, uint64_t chunk,
@@ -312,7 +312,7 @@ int shardfuse_chunk_info(const struct shardfuse *h, uint64_t tensor, uint64_t ch
 			out.off = at.stream ? at.stream->off : at.off;
 			out.len = at.stream ? at.stream->len : c.len;
 		}
-		r = sf_lib_give(ret, &out, sizeof(out), &e);
+		r = sf_public_give(ret, &out, sizeof(out), &e);
 	}
-	return sf_lib_fail(err, &e, r);
+	return sf_public_fail(err, &e, r);
 }
