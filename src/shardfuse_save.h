@@ -148,8 +148,11 @@ struct shardfuse_save_options {
 	/* bytes of host memory for what was copied and is not yet written; an item that is larger
 	 * passes alone; 0: commit: 256 MiB, commit_async: what this rank's items take */
 	uint64_t staging;
-	/* ms that a rank waits for another, and for a directory made elsewhere to appear; 0: 120,000 */
+	/* ms that a rank waits for another to come to commit, and for a directory made elsewhere to
+	 * appear; 0: 120,000 */
 	unsigned timeout_ms;
+	/* ms that it waits for the others' shards to be written; 0: 1,800,000 */
+	unsigned write_timeout_ms;
 	int no_fsync; /* not 0: durable is what the system writes back in its time */
 	int zstd; /* not 0: items are compressed, at this level; dcp alone, torch 2.7 reads it */
 	int manifest; /* not 0: .shardfuse-manifest.json with size and SHA-256 of each file */

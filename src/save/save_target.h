@@ -38,6 +38,9 @@ int sf_save_target_open(struct sf_save_target *t, const char *name, uint64_t siz
 /* A small file, whole: temporary name, fdatasync, rename. */
 int sf_save_target_put(struct sf_save_target *t, const char *name, const void *at, size_t len,
                        bool sync, struct sf_error *err);
+/* A file of it gets the name it is looked for by; the directory is synced by publish. */
+int sf_save_target_rename(struct sf_save_target *t, const char *from, const char *to,
+                          struct sf_error *err);
 int sf_save_target_publish(struct sf_save_target *t, bool sync, struct sf_error *err);
 void sf_save_target_drop(struct sf_save_target *t);
 /* What names this machine, for who is the lowest of its host: of boot id and host name. */

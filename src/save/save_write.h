@@ -13,6 +13,8 @@ struct sf_write_place {
 	uint64_t off;
 };
 struct sf_shard_writer_options {
+	const char
+		*dir; /* put before the files' names, __RANK_N.distcp: "" or "model_and_optim/" */
 	uint32_t rank;
 	unsigned nfiles;
 	bool fsync, crc, hash; /* hash: SHA-256 of each file, for the manifest */
