@@ -398,7 +398,15 @@ SF_SOURCES_TREE = \
 	%D%/tree/tree_totals.c \
 	%D%/tree/tree_xattr.c
 
-SF_SOURCES_SAVE =
+SF_SOURCES_SAVE = \
+	%D%/save/save_layout.c \
+	%D%/save/save_plan.c \
+	%D%/save/save_plan_assign.c \
+	%D%/save/save_plan_boxes.c \
+	%D%/save/save_plan_cover.c \
+	%D%/save/save_plan_encode.c \
+	%D%/save/save_plan_keys.c \
+	%D%/save/save_plan_text.c
 
 SF_SOURCES_LIB = \
 	%D%/lib/context.c \

@@ -110,6 +110,7 @@ TESTS_UNIT = \
 	%D%/unit/test_reader_items \
 	%D%/unit/test_session \
 	%D%/unit/test_sessions \
+	%D%/unit/test_save_plan \
 	%D%/unit/test_s3_list \
 	%D%/unit/test_s3_place \
 	%D%/unit/test_s3_sign \

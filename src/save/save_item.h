@@ -15,6 +15,10 @@ enum sf_save_kind {
 	SF_SAVE_OBJECT, /* a torch.save archive, made already */
 };
 
+#define SF_SAVE_KEY_MAX \
+	65536 /* bytes of a key, and of a step of its path: what is read back has it too */
+#define SF_SAVE_PATH_MAX 256 /* steps */
+
 /* Where a tensor's bytes come from. */
 struct sf_save_from {
 	const void *at;
