@@ -66,13 +66,15 @@ START_TEST(a_file_is_opened_or_called_what_it_is)
 	struct sf_session_options opt;
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_session s;
-	char path[4096];
+	char path[4096], whole[4096];
 
 	sf_session_options_init(&opt);
 	ck_assert_msg(sf_session_open(&s, &opt, sf_test_data(path, "torch-save/zip.pt"), &err) == 0,
 	              "%s", err.msg);
+	/* a build that was configured as ../configure names the data with .. in it */
+	ck_assert_ptr_nonnull(realpath(path, whole));
 	ck_assert_str_eq(s.ckpt->format, "torch");
-	ck_assert_str_eq(s.store->source, path);
+	ck_assert_str_eq(s.store->source, whole);
 	ck_assert_uint_eq(s.ckpt->nlisting, 1);
 	sf_session_close(&s);
 	ck_assert_int_lt(
