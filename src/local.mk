@@ -399,6 +399,9 @@ SF_SOURCES_TREE = \
 	%D%/tree/tree_xattr.c
 
 SF_SOURCES_SAVE = \
+	%D%/save/comm_self.c \
+	%D%/save/comm_threads.c \
+	%D%/save/save_failure.c \
 	%D%/save/save_layout.c \
 	%D%/save/save_plan.c \
 	%D%/save/save_plan_assign.c \
@@ -406,7 +409,8 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_plan_cover.c \
 	%D%/save/save_plan_encode.c \
 	%D%/save/save_plan_keys.c \
-	%D%/save/save_plan_text.c
+	%D%/save/save_plan_text.c \
+	%D%/save/save_tree.c
 
 SF_SOURCES_LIB = \
 	%D%/lib/context.c \

@@ -64,6 +64,13 @@ struct shardfuse_comm {
 	int threads;
 	/* What @arg needs when the communicator goes; NULL: nothing. */
 	void (*free)(void *arg);
+	/* Beside @arg, 0 at first, the library's alone: the tag that the rank's next save begins with,
+	 * so that no message of a save that failed meets a later one. All ranks begin as many saves.
+	 * NULL: tags begin at 0 each time, and after a failure the communicator is made anew. */
+	uint32_t *tag;
+	/* Waits up to @timeout_ms until what was sent arrives without further calls: -EAGAIN some
+	 * does not yet. NULL: it always does. */
+	int (*flush)(void *arg, unsigned timeout_ms);
 };
 /* The communicator of one. */
 SHARDFUSE_API void shardfuse_comm_self(struct shardfuse_comm *ret);

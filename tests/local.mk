@@ -127,6 +127,7 @@ TESTS_UNIT = \
 	%D%/unit/test_unpack \
 	%D%/unit/test_url \
 	%D%/unit/test_safetensors \
+	%D%/unit/test_save_tree \
 	%D%/unit/test_st_embed \
 	%D%/unit/test_st_skipped \
 	%D%/unit/test_st_file_plan \
@@ -239,6 +240,8 @@ endif
 %C%_fault_test_builder_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 
+# a clock that the test moves
+%C%_unit_test_save_tree_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_gettime
 %C%_unit_test_hf_companions_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2
 # the kernel answers in part, or not at once
 %C%_unit_test_source_file_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=preadv,--wrap=preadv2,--wrap=mincore,--wrap=fstatfs
