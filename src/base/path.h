@@ -69,5 +69,11 @@ bool sf_utf8_valid(const char *s, size_t len); /* strict: no surrogates, no over
 #define SF_SHA256_BYTES 32
 /* 0, or -ENOMEM: OpenSSL allocates its context */
 int sf_sha256(const void *p, size_t len, uint8_t digest[SF_SHA256_BYTES]);
+/* The same of bytes that come in pieces; one that failed says so at its end. */
+struct sf_sha256_run;
+struct sf_sha256_run *sf_sha256_begin(void); /* NULL: no memory */
+void sf_sha256_feed(struct sf_sha256_run *run, const void *p, size_t len);
+int sf_sha256_end(struct sf_sha256_run *run, uint8_t digest[SF_SHA256_BYTES]); /* frees it */
+void sf_sha256_drop(struct sf_sha256_run *run); /* frees it; NULL is fine */
 
 #endif
