@@ -401,6 +401,8 @@ SF_SOURCES_TREE = \
 SF_SOURCES_SAVE = \
 	%D%/save/comm_self.c \
 	%D%/save/comm_threads.c \
+	%D%/save/device_cuda_none.c \
+	%D%/save/device_host.c \
 	%D%/save/save_failure.c \
 	%D%/save/save_layout.c \
 	%D%/save/save_plan.c \
@@ -410,6 +412,13 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_plan_encode.c \
 	%D%/save/save_plan_keys.c \
 	%D%/save/save_plan_text.c \
+	%D%/save/save_stage.c \
+	%D%/save/save_stage_fill.c \
+	%D%/save/save_target.c \
+	%D%/save/save_target_check.c \
+	%D%/save/save_target_file.c \
+	%D%/save/save_target_marker.c \
+	%D%/save/save_target_remove.c \
 	%D%/save/save_tree.c
 
 SF_SOURCES_LIB = \

@@ -108,6 +108,8 @@ TESTS_UNIT = \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
 	%D%/unit/test_reader_items \
+	%D%/unit/test_save_stage \
+	%D%/unit/test_save_target \
 	%D%/unit/test_session \
 	%D%/unit/test_sessions \
 	%D%/unit/test_save_plan \

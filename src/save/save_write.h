@@ -13,26 +13,39 @@ struct sf_write_place {
 	uint64_t off;
 };
 struct sf_shard_writer_options {
-	const char
-		*dir; /* put before the files' names, __RANK_N.distcp: "" or "model_and_optim/" */
+	const char *dir; /* put before the files' names: "" (NULL) or "model_and_optim/" */
 	uint32_t rank;
 	unsigned nfiles;
 	bool fsync, crc, hash; /* hash: SHA-256 of each file, for the manifest */
 	int zstd;              /* level; 0: none. Places' offsets are not kept then */
 	struct sf_stage_pool *pool;
-	_Atomic bool *cancel;       /* -ECANCELED soon after it is set */
-	_Atomic uint64_t *progress; /* bytes of items written */
+	_Atomic bool *cancel;       /* -ECANCELED soon after it is set; NULL: never */
+	_Atomic uint64_t *progress; /* bytes of items written; NULL: nobody asks */
 };
 struct sf_shard_file { /* what became of a file */
-	uint64_t size;
+	uint64_t size; /* 0: no item is in it, and it was not made */
 	uint8_t sha256[32];
 };
+
+/* "__RANK_FILE.distcp", without the options' dir */
+#define SF_SHARD_NAME_MAX 48
+void sf_shard_name(char ret[SF_SHARD_NAME_MAX], uint32_t rank, uint32_t file);
+
 /*
  * sf_shard_write_begin - starts the writers: a thread a file. @snapshot: returns when every item's bytes
  * were copied (their memory is the caller's again), else when the writers run.
+ *
+ * Bytes go by way of the pool's buffers, a few MiB at a time: a thread waits for one while it holds none.
+ * With @snapshot as many as the budget has are filled, and written when all of them are, or as soon as
+ * there is no more room. Large tensors that lie dense in the host's memory are written from there when
+ * there is no @snapshot. What lies between items is zeros.
  * sf_shard_write_end waits for them, fsyncs, closes. @ret_file: nfiles entries; @ret_place: as @place,
- * with the offset and length that each item has got (@n entries).
+ * with the offset and length that each item has got (@n entries). Either may be NULL.
+ * Errors: -ECANCELED; those of the file system, with the file's name; a provider's. What failed in a
+ * thread is told by sf_shard_write_end, also when that was before begin returned.
  * On a failure the files are left to whoever removes the directory.
+ * Memory: @t, @items and what they point to, and @o's dir, pool, cancel and progress outlive @w; @place
+ * need not.
  */
 struct sf_shard_write;
 struct sf_shard_place {
@@ -43,7 +56,7 @@ int sf_shard_write_begin(struct sf_save_target *t, const struct sf_save_items *i
                          const struct sf_write_place *place, uint64_t n,
                          const struct sf_shard_writer_options *o, bool snapshot,
                          struct sf_shard_write **ret, struct sf_error *err);
-bool sf_shard_write_ended(const struct sf_shard_write *w);
+bool sf_shard_write_ended(const struct sf_shard_write *w); /* end will not wait */
 int sf_shard_write_end(struct sf_shard_write *w, struct sf_shard_file *ret_file,
                        struct sf_shard_place *ret_place, struct sf_error *err); /* frees @w */
 

@@ -1,0 +1,59 @@
+/* What the files of save_target share. */
+#ifndef SF_SAVE_SAVE_TARGET_PRIV_H
+#define SF_SAVE_SAVE_TARGET_PRIV_H
+
+#include <sys/stat.h>
+#include "save/save_target.h"
+
+#define SF_TARGET_MARKER ".shardfuse-save"
+#define SF_TARGET_MARKER_MAX 4096
+
+struct sf_save_target {
+	char *path;             /* as given, without slashes at its end */
+	char *name, *tmp, *old; /* names in the parent: NAME, NAME-tmp, NAME-old */
+	char token[33];
+	int parent, dir; /* descriptors; -1: not open. dir: what is NAME-tmp, and NAME later */
+	int marker;      /* locked, of who owns; -1 */
+	bool owns, replace, published, replaced;
+	dev_t old_dev; /* what NAME was when it was claimed, if it is to be replaced */
+	ino_t old_ino; /* 0: nothing */
+};
+
+/* ---- save_target_check.c ---- */
+
+/*
+ * sf_target_check - may NAME become what this save makes?
+ *
+ * 0: it is not there, or an empty directory; 1: a checkpoint that is to be replaced, *st what it is.
+ */
+int sf_target_check(const struct sf_save_target *t, bool replace, struct stat *st,
+                    struct sf_error *err);
+
+/* ---- save_target_marker.c ---- */
+
+/* Makes and locks the marker in t->dir. */
+int sf_target_mark(struct sf_save_target *t, struct sf_error *err);
+/* Whose is NAME-tmp, or NAME? */
+struct sf_target_marker {
+	bool there, ours; /* ours: whole, and of a save of NAME */
+	bool live;        /* its save is under way (of a marker opened to lock it) */
+	char token[33];
+	unsigned long long dev, ino; /* that it replaces; 0: nothing */
+	int fd;                      /* -1, or locked */
+};
+/* In directory @dir. @lock: and take its lock, unless it lives. */
+int sf_target_marker_read(const struct sf_save_target *t, int dir, bool lock,
+                          struct sf_target_marker *ret, struct sf_error *err);
+void sf_target_unlock(int *fd); /* unlocks, also what a forked child has inherited; closes */
+
+/* ---- save_target_remove.c ---- */
+
+/* Removes directory @name in @parent and what is in it, what tells that it is a checkpoint first, the marker
+ * last; symbolic links are removed, not followed; stops at a mount point. -ENOENT is fine: 0. */
+int sf_target_remove(int parent, const char *name, struct sf_error *err);
+/* fsync of @dir and of all directories in it. */
+int sf_target_sync(int dir, struct sf_error *err);
+/* Is nothing but the marker in it? */
+int sf_target_is_empty(int dir, bool *ret, struct sf_error *err);
+
+#endif
