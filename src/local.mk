@@ -401,9 +401,12 @@ SF_SOURCES_TREE = \
 SF_SOURCES_SAVE = \
 	%D%/save/comm_self.c \
 	%D%/save/comm_threads.c \
+	%D%/save/dcp_meta_put.c \
+	%D%/save/dcp_meta_write.c \
 	%D%/save/device_cuda_none.c \
 	%D%/save/device_host.c \
 	%D%/save/save_failure.c \
+	%D%/save/save_item_bytes.c \
 	%D%/save/save_layout.c \
 	%D%/save/save_plan.c \
 	%D%/save/save_plan_assign.c \

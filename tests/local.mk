@@ -87,6 +87,7 @@ TESTS_UNIT = \
 	%D%/unit/test_pickle_write \
 	%D%/unit/test_pickle_write_tensor \
 	%D%/unit/test_pt_numbers \
+	%D%/unit/test_dcp_meta_write \
 	%D%/unit/test_deadline \
 	%D%/unit/test_plan \
 	%D%/unit/test_plan_agree \
@@ -110,6 +111,7 @@ TESTS_UNIT = \
 	%D%/unit/test_reader_items \
 	%D%/unit/test_save_stage \
 	%D%/unit/test_save_target \
+	%D%/unit/test_save_item_bytes \
 	%D%/unit/test_session \
 	%D%/unit/test_sessions \
 	%D%/unit/test_save_plan \
@@ -408,7 +410,7 @@ check_PROGRAMS += %D%/tool_fuzz_pack
 %C%_tool_fuzz_pack_SOURCES = %D%/tool_fuzz_pack.c %D%/fuzz/fz_files.c %D%/fuzz/fz_files.h
 
 # What interop tests in Python drive: values written again, an archive written by us.
-check_PROGRAMS += %D%/tool_aws_credentials %D%/tool_repickle %D%/tool_s3_sign %D%/tool_write_pt %D%/tool_write_st
+check_PROGRAMS += %D%/tool_aws_credentials %D%/tool_repickle %D%/tool_s3_sign %D%/tool_save_bytes %D%/tool_write_pt %D%/tool_write_st
 
 TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-circles.sh contrib/check-headers.sh contrib/check-library.sh
 TEST_EXTENSIONS = .sh

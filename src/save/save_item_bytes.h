@@ -15,12 +15,14 @@ struct sf_save_tensor_item {
 	uint64_t bytes;              /* of the payload */
 	uint64_t head_len, tail_len; /* filled by sf_save_tensor_item_plan */
 };
+/* -EINVAL a dtype torch cannot load from a shard (quantized), bytes that are not the box's; -E2BIG. */
 int sf_save_tensor_item_plan(struct sf_save_tensor_item *t, struct sf_error *err);
-/* head_len and tail_len bytes, @crc of the payload (0: not computed) */
+/* Appends head_len and tail_len bytes; @crc of the payload (0: not computed) stands in both. */
 int sf_save_tensor_item_head(const struct sf_save_tensor_item *t, uint32_t crc, struct sf_buf *out);
 int sf_save_tensor_item_tail(const struct sf_save_tensor_item *t, uint32_t crc, struct sf_buf *out);
 
-/* A value as torch.save(value) would have it: the whole archive. */
+/* A value as torch.save(value) would have it: the whole archive, appended. Its .mark fields are used
+ * meanwhile. */
 int sf_save_object_item(const struct sf_pv *v, struct sf_buf *out, struct sf_error *err);
 /* Is it an archive that torch.load takes? -EBADMSG says why not. */
 int sf_save_object_check(const void *at, size_t len, struct sf_error *err);

@@ -120,6 +120,17 @@ static int pop_mark(struct dcp_scan *s, uint32_t *ret)
 	return 0;
 }
 
+static int push_obj(struct dcp_scan *s, dcp_value cls, dcp_value state)
+{
+	if (s->obj.n >= DCP_OBJECTS_MAX)
+		return sf_fail(s->err, -E2BIG, "dcp '%s': more than %u instances", s->name,
+		               DCP_OBJECTS_MAX);
+	if (dcp_objs_push(&s->obj,
+	                  (struct dcp_obj){ .global = (uint32_t)dcp_num(cls), .state = state }) < 0)
+		return dcp_scan_no_memory(s);
+	return dcp_scan_push(s, dcp_v(V_OBJ, s->obj.n - 1));
+}
+
 static int reduce(struct dcp_scan *s)
 {
 	dcp_value f, args, v = V_CALLED;
@@ -136,6 +147,9 @@ static int reduce(struct dcp_scan *s)
 		if (at[0] != 1 || dcp_tag(at[1]) != V_TUPLE)
 			return DCP_UNKNOWN;
 		v = dcp_v(V_SIZE, dcp_num(at[1]));
+	} else if (cls ==
+	           C_PROPS) { /* called (our own writer): its arguments stand as its state does */
+		return push_obj(s, f, args);
 	} else if (cls == C_DICT && at[0] == 0) {
 		return new_cont(s, V_DICT);
 	}
@@ -152,12 +166,7 @@ static int new_obj(struct dcp_scan *s)
 	s->stack.n -= 2;
 	if (dcp_tag(cls) != V_GLOBAL || dcp_tag(s->stack.at[s->stack.n + 1]) != V_TUPLE)
 		return DCP_UNKNOWN;
-	if (s->obj.n >= DCP_OBJECTS_MAX)
-		return sf_fail(s->err, -E2BIG, "dcp '%s': more than %u instances", s->name,
-		               DCP_OBJECTS_MAX);
-	if (dcp_objs_push(&s->obj, (struct dcp_obj){ .global = (uint32_t)dcp_num(cls) }) < 0)
-		return dcp_scan_no_memory(s);
-	return dcp_scan_push(s, dcp_v(V_OBJ, s->obj.n - 1));
+	return push_obj(s, cls, V_OPAQUE);
 }
 
 /* LONG1: little-endian two's complement. */
@@ -354,6 +363,17 @@ static int step_value(struct dcp_scan *s, uint8_t op, uint64_t n)
 	}
 }
 
+/* Our own writer memoises words ahead of their use. */
+static int pop(struct dcp_scan *s)
+{
+	dcp_value v;
+
+	if (!dcp_has(s, 1))
+		return dcp_scan_short(s);
+	v = s->stack.at[--s->stack.n];
+	return dcp_tag(v) == V_STR || dcp_tag(v) == V_GLOBAL || v == V_CALLED ? 0 : DCP_UNKNOWN;
+}
+
 /* One opcode, already taken from p; *stop at STOP. */
 static int step(struct dcp_scan *s, uint8_t op, bool *stop)
 {
@@ -373,6 +393,8 @@ static int step(struct dcp_scan *s, uint8_t op, bool *stop)
 		return 0;
 	case '(':
 		return push_mark(s);
+	case '0':
+		return pop(s);
 	case 0x94:
 		return dcp_scan_put(s);
 	case 'q':

@@ -134,10 +134,14 @@ static const struct sf_pv *dtype_in(const struct sf_pv *props)
 {
 	const struct sf_pv *state, *d = NULL;
 
-	if (!props || (props->kind != SF_PV_OBJECT && props->kind != SF_PV_CALL) ||
-	    !props->call.state)
+	if (!props || (props->kind != SF_PV_OBJECT && props->kind != SF_PV_CALL))
 		return NULL;
-	state = props->call.state;
+	/* one that was called has its arguments, in the order of the state */
+	state = props->call.state           ? props->call.state
+	        : props->kind == SF_PV_CALL ? props->call.args
+	                                    : NULL;
+	if (!state)
+		return NULL;
 	if ((state->kind == SF_PV_TUPLE || state->kind == SF_PV_LIST) && state->seq.n > 0)
 		d = state->seq.at[0];
 	else if (state->kind == SF_PV_DICT)
