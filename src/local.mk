@@ -406,7 +406,9 @@ SF_SOURCES_SAVE = \
 	%D%/save/device_cuda_none.c \
 	%D%/save/device_host.c \
 	%D%/save/save_failure.c \
+	%D%/save/save_item.c \
 	%D%/save/save_item_bytes.c \
+	%D%/save/save_item_tensor.c \
 	%D%/save/save_layout.c \
 	%D%/save/save_plan.c \
 	%D%/save/save_plan_assign.c \

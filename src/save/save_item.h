@@ -4,6 +4,7 @@
 
 #include <stdbool.h>
 #include "base/arena.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -59,6 +60,8 @@ struct sf_save_items {
 	struct sf_save_item_vec item;
 	struct sf_save_file_vec file;
 	struct sf_map boxes; /* key and origin -> item: the same one twice is refused */
+	struct sf_map names; /* of files */
+	struct sf_buf probe; /* of one call */
 };
 int sf_save_items_init(struct sf_save_items *s, struct sf_error *err);
 void sf_save_items_release(struct sf_save_items *s);

@@ -193,6 +193,297 @@ START_TEST(what_differs_between_ranks_is_refused)
 }
 END_TEST
 
+/* ---- against a slow reference ---- */
+
+#define BOXES_MAX 64
+#define ELEMENTS_MAX 512 /* 8 cubed */
+
+struct box {
+	uint64_t origin[DIMS_MAX], extent[DIMS_MAX];
+	uint32_t ranks; /* bit r: rank r has it */
+};
+struct boxes {
+	char key[32];
+	unsigned ndim, n;
+	uint64_t shape[DIMS_MAX], volume;
+	struct box box[BOXES_MAX];
+};
+
+/* Cuts a box in two at random places, again and again. */
+static void cut_at_random(uint64_t *seed, struct boxes *t, unsigned times)
+{
+	for (unsigned i = 0; i < times && t->n < BOXES_MAX - 4; i++) {
+		struct box *b = &t->box[sf_test_below(seed, t->n)], *c = &t->box[t->n];
+		unsigned d = t->ndim ? (unsigned)sf_test_below(seed, t->ndim) : 0;
+		uint64_t at;
+
+		if (!t->ndim || b->extent[d] < 2)
+			continue;
+		at = 1 + sf_test_below(seed, b->extent[d] - 1);
+		*c = *b;
+		c->origin[d] += at;
+		c->extent[d] -= at;
+		b->extent[d] = at;
+		t->n++;
+	}
+}
+
+/* Five boxes that no straight cut tells apart. */
+static void pinwheel(struct boxes *t)
+{
+	static const uint64_t b[5][4] = {
+		{ 0, 0, 1, 4 }, { 0, 4, 4, 1 }, { 4, 1, 1, 4 }, { 1, 0, 4, 1 }, { 1, 1, 3, 3 }
+	};
+
+	t->ndim = 2;
+	t->shape[0] = t->shape[1] = 5;
+	t->n = 5;
+	for (unsigned i = 0; i < 5; i++) {
+		memcpy(t->box[i].origin, b[i], 16);
+		memcpy(t->box[i].extent, b[i] + 2, 16);
+	}
+}
+
+static void grid(uint64_t *seed, struct boxes *t)
+{
+	uint64_t parts[DIMS_MAX], n = 1;
+
+	for (unsigned d = 0; d < t->ndim; d++) {
+		uint64_t most = SF_MIN(t->shape[d], 60 / n);
+		n *= parts[d] = 1 + sf_test_below(seed, most ? most : 1);
+	}
+	for (t->n = 0; t->n < n; t->n++) {
+		uint64_t left = t->n;
+		for (unsigned d = 0; d < t->ndim; left /= parts[d++]) {
+			uint64_t p = left % parts[d], *o = &t->box[t->n].origin[d];
+			*o = t->shape[d] * p / parts[d];
+			t->box[t->n].extent[d] = t->shape[d] * (p + 1) / parts[d] - *o;
+		}
+	}
+}
+
+static void random_tensor(uint64_t *seed, struct boxes *t, uint32_t nranks, unsigned number)
+{
+	*t = (struct boxes){ .n = 1 };
+	snprintf(t->key, sizeof(t->key), "layers.%u.w", number);
+	t->ndim = (unsigned)sf_test_below(seed, DIMS_MAX);
+	for (unsigned d = 0; d < t->ndim; d++)
+		t->box[0].extent[d] = t->shape[d] = 1 + sf_test_below(seed, 8);
+	switch (sf_test_below(seed, 3)) {
+	case 0:
+		pinwheel(t);
+		cut_at_random(seed, t, (unsigned)sf_test_below(seed, 20));
+		break;
+	case 1:
+		grid(seed, t);
+		break;
+	default:
+		cut_at_random(seed, t, (unsigned)sf_test_below(seed, 60));
+	}
+	t->volume = 1;
+	for (unsigned d = 0; d < t->ndim; d++)
+		t->volume *= t->shape[d];
+	for (unsigned i = 0; i < t->n; i++) {
+		t->box[i].ranks = 1u << sf_test_below(seed, nranks);
+		if (sf_test_below(seed, 3) == 0)
+			t->box[i].ranks |= (uint32_t)sf_test_below(seed, 1u << nranks);
+	}
+	if (t->ndim && sf_test_below(seed, 2)) { /* somebody has nothing of it */
+		struct box *b = &t->box[t->n++];
+		b->origin[0] = sf_test_below(seed, t->shape[0] + 1);
+		b->ranks = 1u << sf_test_below(seed, nranks);
+	}
+}
+
+/* How many boxes is each element in? Equal ones count once. */
+static void count_boxes(const struct boxes *t, unsigned *count)
+{
+	memset(count, 0, ELEMENTS_MAX * sizeof(*count));
+	for (uint64_t e = 0; e < t->volume; e++)
+		for (unsigned i = 0; i < t->n; i++) {
+			uint64_t left = e;
+			bool inside = true;
+			for (unsigned d = t->ndim; d-- > 0; left /= t->shape[d]) {
+				uint64_t x = left % t->shape[d];
+				inside &= x >= t->box[i].origin[d] &&
+				          x < t->box[i].origin[d] + t->box[i].extent[d];
+			}
+			for (unsigned k = 0; k < i && inside; k++)
+				inside = memcmp(&t->box[k], &t->box[i],
+				                offsetof(struct box, ranks)) != 0;
+			count[e] += inside;
+		}
+}
+
+static void add_boxes(struct world *w, const struct boxes *t, uint32_t rank)
+{
+	for (unsigned i = 0; i < t->n; i++)
+		if (t->box[i].ranks >> rank & 1)
+			add(w, rank, t->key, t->ndim, t->shape, t->box[i].origin, t->box[i].extent);
+}
+
+static const struct sf_global_key *find(const struct sf_global_plan *g, const char *key)
+{
+	for (uint64_t k = 0; k < g->nkeys; k++)
+		if (strcmp(g->key[k].key, key) == 0)
+			return &g->key[k];
+	ck_abort_msg("%s is not there", key);
+}
+
+/* Each box that is not empty is a chunk, once, written by a rank that has it. */
+static void check_chunks(const struct world *w, const struct sf_global_plan *g,
+                         const struct boxes *t, int dedup)
+{
+	const struct sf_global_key *k = find(g, t->key);
+	size_t bytes = t->ndim * sizeof(uint64_t);
+	unsigned seen = 0;
+
+	for (uint64_t c = k->first; c < k->first + k->nchunks; c++) {
+		const uint64_t *box = g->coords + k->coord + 2 * t->ndim * (c - k->first);
+		const struct sf_save_item *item = &w->rank[g->rank[c]].item.at[g->item[c]];
+		unsigned i = 0;
+
+		ck_assert_str_eq(item->key, t->key);
+		ck_assert(memcmp(item->origin, box, bytes) == 0);
+		ck_assert(memcmp(item->extent, box + t->ndim, bytes) == 0);
+		ck_assert_uint_eq(item->stored, g->len[c]);
+		if (c > k->first)
+			ck_assert_uint_le(g->rank[c - 1], g->rank[c]);
+		while (i < t->n && (memcmp(t->box[i].origin, box, bytes) != 0 ||
+		                    memcmp(t->box[i].extent, box + t->ndim, bytes) != 0))
+			i++;
+		ck_assert_uint_lt(i, t->n);
+		ck_assert(t->box[i].ranks >> g->rank[c] & 1);
+		if (dedup == SHARDFUSE_DEDUP_LOWEST)
+			ck_assert_uint_eq(g->rank[c], (unsigned)__builtin_ctz(t->box[i].ranks));
+		ck_assert(g->bits[g->bits_at[g->rank[c]] + g->item[c] / 8] >> g->item[c] % 8 & 1);
+		seen++;
+	}
+	for (unsigned i = 0; i < t->n; i++) {
+		uint64_t n = 1;
+		for (unsigned d = 0; d < t->ndim; d++)
+			n *= t->box[i].extent[d];
+		seen -= n != 0;
+	}
+	ck_assert_uint_eq(seen, 0);
+}
+
+static uint64_t bits_set(const struct sf_global_plan *g)
+{
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; i < g->nbits_bytes; i++)
+		n += (unsigned)__builtin_popcount(g->bits[i]);
+	return n;
+}
+
+START_TEST(boxes_that_tile_are_accepted_however_they_are_cut)
+{
+	uint64_t seed = sf_test_seed("boxes_that_tile_are_accepted_however_they_are_cut");
+
+	for (int round = 0; round < 200; round++) {
+		struct world w = { .nranks = 1 + (uint32_t)sf_test_below(&seed, RANKS_MAX) };
+		unsigned n = 1 + (unsigned)sf_test_below(&seed, 4);
+		int dedup = round & 1 ? SHARDFUSE_DEDUP_BALANCED : SHARDFUSE_DEDUP_LOWEST;
+		struct sf_error err = SF_ERROR_INIT;
+		struct sf_global_plan g;
+		struct boxes t[4];
+
+		for (unsigned i = 0; i < n; i++)
+			random_tensor(&seed, &t[i], w.nranks, i);
+		for (uint32_t r = 0; r < w.nranks; r++) {
+			unsigned from = (unsigned)sf_test_below(&seed, n); /* any order */
+			for (unsigned i = 0; i < n; i++)
+				add_boxes(&w, &t[(from + i) % n], r);
+			add_object(&w, r, "step", 10, 10);
+		}
+		ck_assert_msg(plan(&w, dedup, &g, &err) == 0, "%s", err.msg);
+		ck_assert_uint_eq(g.nkeys, n + 1);
+		for (unsigned i = 0; i < n; i++)
+			check_chunks(&w, &g, &t[i], dedup);
+		ck_assert_uint_eq(bits_set(&g), g.nchunks);
+		sf_global_plan_release(&g);
+		release(&w);
+	}
+}
+END_TEST
+
+/* One thing about one box is another than it was: the plan is refused if and only if an element is in
+ * no box or in two, and the message has the first such element. */
+static void spoil(uint64_t *seed, struct boxes *t)
+{
+	unsigned i = (unsigned)sf_test_below(seed, t->n);
+	unsigned d = t->ndim ? (unsigned)sf_test_below(seed, t->ndim) : 0;
+	struct box *b = &t->box[i];
+
+	switch (t->ndim ? sf_test_below(seed, 4) : 0) {
+	case 0: /* nobody has it */
+		b->ranks = 0;
+		*b = (struct box){ .ranks = 0 };
+		break;
+	case 1: /* the ends move */
+		b->extent[d] = sf_test_below(seed, t->shape[d] - b->origin[d] + 1);
+		break;
+	case 2: /* it moves */
+		b->origin[d] = sf_test_below(seed, t->shape[d] - b->extent[d] + 1);
+		break;
+	default: /* another is in its place */
+		*b = t->box[sf_test_below(seed, t->n)];
+	}
+}
+
+START_TEST(a_hole_or_an_overlap_is_found_wherever_it_is)
+{
+	uint64_t seed = sf_test_seed("a_hole_or_an_overlap_is_found_wherever_it_is");
+	unsigned nrefused = 0;
+
+	for (int round = 0; round < 600; round++) {
+		struct world w = { .nranks = 1 + (uint32_t)sf_test_below(&seed, RANKS_MAX) };
+		struct sf_error err = SF_ERROR_INIT;
+		unsigned count[ELEMENTS_MAX];
+		struct sf_global_plan g;
+		uint64_t e = 0;
+		struct boxes t;
+		char at[100] = "element [", *end = at + strlen(at);
+		int r;
+
+		random_tensor(&seed, &t, w.nranks, 0);
+		spoil(&seed, &t);
+		count_boxes(&t, count);
+		for (uint32_t rank = 0; rank < w.nranks; rank++) {
+			add_object(&w, rank, "step", 10, 10);
+			add_boxes(&w, &t, rank);
+		}
+		while (e < t.volume && count[e] == 1)
+			e++;
+		for (unsigned d = 0; d < t.ndim; d++) {
+			uint64_t below = 1;
+			for (unsigned k = d + 1; k < t.ndim; k++)
+				below *= t.shape[k];
+			end += sprintf(end, "%s%llu", d ? ", " : "",
+			               (unsigned long long)(e / below % t.shape[d]));
+		}
+		strcpy(end, "]");
+		r = plan(&w, round & 1, &g, &err);
+		if (e == t.volume || (t.n == 1 && !t.box[0].ranks)) {
+			/* all right after all, or nobody speaks of the tensor */
+			ck_assert_msg(r == 0, "%s", err.msg);
+			sf_global_plan_release(&g);
+		} else {
+			nrefused++;
+			ck_assert_int_eq(r, -EINVAL);
+			ck_assert_ptr_nonnull(strstr(err.msg, "tensor 'layers.0.w': "));
+			ck_assert_msg(strstr(err.msg, at), "%s: %s", at, err.msg);
+			ck_assert_msg(strstr(err.msg, count[e] ? "overlap" : "no rank"), "%s",
+			              err.msg);
+			ck_assert_ptr_nonnull(strstr(err.msg, "rank"));
+		}
+		release(&w);
+	}
+	ck_assert_uint_gt(nrefused, 100);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("save_plan");
@@ -202,6 +493,8 @@ static Suite *suite(void)
 	tcase_add_test(t, a_hole_is_refused_with_its_place);
 	tcase_add_test(t, boxes_that_overlap_are_refused_with_both);
 	tcase_add_test(t, what_differs_between_ranks_is_refused);
+	tcase_add_test(t, boxes_that_tile_are_accepted_however_they_are_cut);
+	tcase_add_test(t, a_hole_or_an_overlap_is_found_wherever_it_is);
 	suite_add_tcase(s, t);
 	return s;
 }
