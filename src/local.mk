@@ -424,7 +424,11 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_target_file.c \
 	%D%/save/save_target_marker.c \
 	%D%/save/save_target_remove.c \
-	%D%/save/save_tree.c
+	%D%/save/save_tree.c \
+	%D%/save/save_write.c \
+	%D%/save/save_write_image.c \
+	%D%/save/save_write_out.c \
+	%D%/save/save_write_zstd.c
 
 SF_SOURCES_LIB = \
 	%D%/lib/context.c \

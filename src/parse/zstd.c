@@ -177,3 +177,71 @@ int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err)
 		return fail(z, err, -EBADMSG, "the last frame is cut");
 	return z->next ? sf_unzstd_end(z->next, err) : 0;
 }
+
+struct sf_zstd {
+	ZSTD_CStream *stream;
+};
+
+static int said(size_t code, struct sf_error *err)
+{
+	return sf_fail(err,
+	               ZSTD_getErrorCode(code) == ZSTD_error_memory_allocation ? -ENOMEM : -EINVAL,
+	               "zstd: %s", ZSTD_getErrorName(code));
+}
+
+int sf_zstd_new(int level, struct sf_zstd **ret, struct sf_error *err)
+{
+	struct sf_zstd *z;
+
+	if (level < 1 || level > SF_ZSTD_LEVEL_MAX)
+		return sf_fail(err, -EINVAL, "zstd: a level of %d is not between 1 and %d", level,
+		               SF_ZSTD_LEVEL_MAX);
+	z = calloc(1, sizeof(*z));
+	if (z)
+		z->stream = ZSTD_createCStream();
+	if (!z || !z->stream) {
+		free(z);
+		return sf_fail(err, -ENOMEM, "zstd: no memory for an encoder");
+	}
+	ZSTD_CCtx_setParameter(z->stream, ZSTD_c_compressionLevel, level);
+	ZSTD_CCtx_setParameter(z->stream, ZSTD_c_checksumFlag, 1);
+	*ret = z;
+	return 0;
+}
+
+void sf_zstd_free(struct sf_zstd *z)
+{
+	if (z)
+		ZSTD_freeCStream(z->stream);
+	free(z);
+}
+
+int sf_zstd_begin(struct sf_zstd *z, uint64_t len, struct sf_error *err)
+{
+	size_t r = ZSTD_CCtx_reset(z->stream, ZSTD_reset_session_only);
+
+	if (!ZSTD_isError(r))
+		r = ZSTD_CCtx_setPledgedSrcSize(z->stream, len);
+	return ZSTD_isError(r) ? said(r, err) : 0;
+}
+
+int sf_zstd_feed(struct sf_zstd *z, const void *p, size_t len, bool last, struct sf_buf *out,
+                 struct sf_error *err)
+{
+	const size_t step = ZSTD_CStreamOutSize();
+	ZSTD_inBuffer in = { p, len, 0 };
+
+	for (size_t left = 1; in.pos < in.size || (last && left > 0);) {
+		uint8_t *at = sf_buf_extend(out, step);
+		ZSTD_outBuffer to = { at, step, 0 };
+		if (!at)
+			return sf_fail(err, sf_buf_check(out),
+			               "zstd: no memory for what comes out");
+		left = ZSTD_compressStream2(z->stream, &to, &in,
+		                            last ? ZSTD_e_end : ZSTD_e_continue);
+		out->len -= step - to.pos;
+		if (ZSTD_isError(left))
+			return said(left, err);
+	}
+	return 0;
+}

@@ -1,7 +1,8 @@
-/* zstd frames -> bytes, with a limit on the output. */
+/* zstd frames -> bytes, with a limit on the output; and back. */
 #ifndef SF_PARSE_ZSTD_H
 #define SF_PARSE_ZSTD_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "base/buf.h"
@@ -27,5 +28,17 @@ int sf_unzstd_step(struct sf_unzstd *z, const uint8_t **in, size_t *in_len, uint
                    size_t out_len, size_t *ret_out, struct sf_error *err);
 /* After the last input: -EBADMSG when a frame was cut. */
 int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err);
+
+/* An encoder: one frame after another. */
+struct sf_zstd;
+#define SF_ZSTD_LEVEL_MAX 22
+/* @level: 1 to SF_ZSTD_LEVEL_MAX, else -EINVAL. -ENOTSUP when built without zstd. */
+int sf_zstd_new(int level, struct sf_zstd **ret, struct sf_error *err);
+void sf_zstd_free(struct sf_zstd *z); /* NULL is fine */
+/* A frame of @len bytes, which it says, and with a checksum. */
+int sf_zstd_begin(struct sf_zstd *z, uint64_t len, struct sf_error *err);
+/* What comes out, if anything, is appended to @out. @last: all of the frame has come, and its end goes out. */
+int sf_zstd_feed(struct sf_zstd *z, const void *p, size_t len, bool last, struct sf_buf *out,
+                 struct sf_error *err);
 
 #endif

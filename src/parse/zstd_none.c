@@ -43,3 +43,27 @@ int sf_unzstd_end(struct sf_unzstd *z, struct sf_error *err)
 	(void)z;
 	return sf_fail(err, -ENOTSUP, "zstd: not built in");
 }
+
+int sf_zstd_new(int level, struct sf_zstd **ret, struct sf_error *err)
+{
+	(void)level, (void)ret;
+	return sf_fail(err, -ENOTSUP, "zstd: this shardfuse was built without libzstd");
+}
+
+void sf_zstd_free(struct sf_zstd *z)
+{
+	(void)z;
+}
+
+int sf_zstd_begin(struct sf_zstd *z, uint64_t len, struct sf_error *err)
+{
+	(void)z, (void)len;
+	return sf_fail(err, -ENOTSUP, "zstd: not built in");
+}
+
+int sf_zstd_feed(struct sf_zstd *z, const void *p, size_t len, bool last, struct sf_buf *out,
+                 struct sf_error *err)
+{
+	(void)z, (void)p, (void)len, (void)last, (void)out;
+	return sf_fail(err, -ENOTSUP, "zstd: not built in");
+}
