@@ -227,6 +227,13 @@ if HAVE_CURL
 TESTS_FAULT += %D%/fault/test_remote_faults %D%/fault/test_s3_faults
 endif
 
+# the n-th call that changes what is on disk fails, or is the last
+syscall_fault_ldflags = $(AM_LDFLAGS) \
+	-Wl,--wrap=mkdir,--wrap=mkdirat,--wrap=fallocate,--wrap=fallocate64,--wrap=pwritev,--wrap=pwritev64 \
+	-Wl,--wrap=fsync,--wrap=fdatasync,--wrap=renameat,--wrap=renameat2,--wrap=unlinkat,--wrap=flock \
+	-Wl,--wrap=close,--wrap=open,--wrap=open64,--wrap=openat,--wrap=openat64
+%C%_unit_test_save_target_LDFLAGS = $(syscall_fault_ldflags)
+
 # the n-th allocation fails
 %C%_fault_test_reader_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign

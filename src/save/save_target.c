@@ -277,13 +277,10 @@ static int look(struct sf_save_target *t)
 /* A disk of this machine alone, and a token of another: it will never be seen. */
 static bool is_elsewhere(const struct sf_save_target *t)
 {
-	static const unsigned local[] = { 0x01021994 /* tmpfs */,
-		                          0x858458f6 /* ramfs */,
-		                          0xef53 /* ext */,
-		                          0x58465342 /* xfs */,
-		                          0x9123683e /* btrfs */,
-		                          0xf2f52010 /* f2fs */,
-		                          0x2fc12fc1 /* zfs */ };
+	static const unsigned local[] = { 0x01021994 /* tmpfs */, 0x858458f6 /* ramfs */,
+		                          0xef53 /* ext */,       0x58465342 /* xfs */,
+		                          0x9123683e /* btrfs */, 0xf2f52010 /* f2fs */,
+		                          0x2fc12fc1 /* zfs */,   0x794c7630 /* overlay */ };
 	char mine[HOST_DIGITS + 1];
 	SF_FREE char *dir = sf_dir_there(t->path);
 	struct statfs fs;
@@ -394,7 +391,7 @@ int sf_save_target_publish(struct sf_save_target *t, bool sync, struct sf_error 
 			return sf_fail_ctx(err, r, "'%s-tmp'", t->path);
 	}
 	r = rename_in(t, err);
-	if (r >= 0 && sync && fsync(t->parent) < 0 && errno != EINVAL && errno != EROFS)
+	if (r >= 0 && sync && fsync(t->parent) < 0 && errno != EINVAL)
 		r = sf_fail_errno(err, "'%s': its directory", t->path);
 	return r;
 }

@@ -88,7 +88,7 @@ static int fill(int dir, const char *tmp, const void *at, size_t len, bool sync)
 	if (fd < 0)
 		return -errno;
 	int r = len ? sf_pwritev_all(fd, &iov, 1, 0) : 0;
-	if (r == 0 && sync && fdatasync(fd) < 0 && errno != EINVAL && errno != EROFS)
+	if (r == 0 && sync && fdatasync(fd) < 0 && errno != EINVAL)
 		r = -errno;
 	if (close(fd) < 0 && r == 0)
 		r = -errno; /* a network file system may tell only now */

@@ -42,7 +42,7 @@ int sf_target_mark(struct sf_save_target *t, struct sf_error *err)
 	struct iovec iov = { text, (size_t)n };
 	int r = lock(fd) ? sf_pwritev_all(fd, &iov, 1, 0) : -EBUSY;
 	/* so that others see it on a network file system, which writes back on its own time */
-	if (r == 0 && fsync(fd) < 0 && errno != EINVAL && errno != EROFS)
+	if (r == 0 && fsync(fd) < 0 && errno != EINVAL)
 		r = -errno;
 	if (r < 0) {
 		sf_target_unlock(&fd);

@@ -123,7 +123,7 @@ int sf_target_remove(int parent, const char *name, struct sf_error *err)
 /* File systems that cannot say EINVAL. */
 static int sync_fd(int fd, struct sf_error *err)
 {
-	if (fsync(fd) < 0 && errno != EINVAL && errno != EROFS)
+	if (fsync(fd) < 0 && errno != EINVAL)
 		return sf_fail_errno(err, "fsync of a directory");
 	return 0;
 }

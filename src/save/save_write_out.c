@@ -85,7 +85,7 @@ int sf_write_close(struct sf_write_file *f, struct sf_error *err)
 		r = sf_fail(err, -ENOMEM, "'%s': its SHA-256", f->name);
 	if (r >= 0)
 		r = sf_write_check(f, err); /* fsync may take long */
-	if (r >= 0 && f->w->o.fsync && fsync(f->fd) < 0 && errno != EINVAL && errno != EROFS)
+	if (r >= 0 && f->w->o.fsync && fsync(f->fd) < 0 && errno != EINVAL)
 		r = sf_fail_errno(err, "'%s': fsync", f->name);
 	int fd = f->fd;
 	f->fd = -1;

@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -10,6 +11,7 @@
 #include "base/mem.h"
 #include "save/save_target.h"
 #include "tests/lib/sf_test.h"
+#include "tests/lib/syscall_fault.h"
 
 static char dir[64], token[33];
 static struct sf_error err;
@@ -275,6 +277,279 @@ START_TEST(what_nobody_would_clear_is_refused)
 }
 END_TEST
 
+START_TEST(two_saves_of_one_target_do_not_meet)
+{
+	make_dir();
+	struct sf_save_target *t = target("a");
+	claim(t, false);
+	ck_assert_int_eq(try_claim("a", false), -EBUSY);
+	ck_assert_ptr_nonnull(strstr(err.msg, "another save"));
+	put(t, "f", "x");
+	/* a child that was forked meanwhile holds no lock when the save is over */
+	pid_t pid = fork();
+	if (pid == 0)
+		for (;;)
+			pause();
+	finish(t);
+	ck_assert_int_eq(try_claim("b", false), 0);
+	run("mv '%s/a' '%s/b-tmp'", dir, dir); /* somebody's own: it is no leftover of ours */
+	ck_assert_int_eq(try_claim("b", false), -EEXIST);
+	ck_assert_ptr_nonnull(strstr(err.msg, "b-tmp"));
+	check_text("b-tmp/f", "x");
+	kill(pid, SIGKILL);
+	waitpid(pid, NULL, 0);
+	remove_dir();
+}
+END_TEST
+
+/* A save of "a-tmp" has a-tmp-tmp; its result is not for a save of "a" to remove, marker or not. */
+START_TEST(a_checkpoint_that_is_called_like_a_leftover_stays)
+{
+	make_dir();
+	struct sf_save_target *t = target("a-tmp");
+	claim(t, false);
+	put(t, ".metadata", "\x80");
+	ck_assert_int_eq(sf_save_target_publish(t, false, &err), 0);
+	sf_save_target_free(t); /* killed before it settled, so to speak */
+	ck_assert_int_eq(try_claim("a", false), -EEXIST);
+	check_text("a-tmp/.metadata", "\x80");
+	ck_assert_int_eq(try_claim("a-tmp", true), 0);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(links_lead_nowhere)
+{
+	int fd;
+
+	make_dir();
+	run("mkdir '%s/other' && echo -n precious > '%s/other/f'", dir, dir);
+	struct sf_save_target *t = target("a");
+	claim(t, false);
+	run("ln -s ../other '%s/a-tmp/train'; ln -s ../other/f '%s/a-tmp/f'", dir, dir);
+	ck_assert_int_lt(sf_save_target_open(t, "train/rank0.pt", 0, &fd, &err), 0);
+	ck_assert_int_lt(sf_save_target_put(t, "train/rank0.pt", "x", 1, false, &err), 0);
+	ck_assert_int_eq(sf_save_target_open(t, "f", 0, &fd, &err), -EEXIST);
+	put(t, "f", "new"); /* the link is replaced, not written through */
+	check_text("other/f", "precious");
+	static const char *const bad[] = { "../x", "/x",   "a/../../x",      "",
+		                           ".",    "a//b", ".shardfuse-save" };
+	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++)
+		ck_assert_msg(sf_save_target_open(t, bad[i], 0, &fd, &err) == -EINVAL, "%s",
+		              bad[i]);
+	sf_save_target_drop(t);
+	sf_save_target_free(t);
+	check_text("other/f", "precious");
+	ck_assert_uint_eq(count(""), 1);
+	/* what is in the way of NAME-tmp is not followed either */
+	run("ln -s other '%s/a-tmp'", dir);
+	ck_assert_int_eq(try_claim("a", false), -EEXIST);
+	check_text("other/f", "precious");
+	remove_dir();
+}
+END_TEST
+
+START_TEST(what_appears_during_a_save_stays)
+{
+	make_dir();
+	struct sf_save_target *t = target("a");
+	claim(t, false);
+	put(t, "f", "x");
+	run("mkdir '%s/a' && echo -n mine > '%s/a/f'", dir, dir);
+	ck_assert_int_eq(sf_save_target_publish(t, true, &err), -EEXIST);
+	sf_save_target_drop(t);
+	sf_save_target_free(t);
+	check_text("a/f", "mine");
+	ck_assert_uint_eq(count(""), 1);
+	remove_dir();
+}
+END_TEST
+
+/* ---- a host with a disk of its own ---- */
+
+static void *joins(void *arg)
+{
+	return (void *)(intptr_t)sf_save_target_join(arg, token, false, false, 60000, NULL);
+}
+
+START_TEST(another_hosts_disk_gets_a_directory_of_its_own)
+{
+	pthread_t t;
+	void *r;
+
+	make_dir();
+	struct sf_save_target *a = target("here/a"), *b = target("there/a"), *c = target("there/a");
+	claim(a, false);
+	token[3] = token[3] == '0' ? '1' : '0'; /* another host's */
+	ck_assert_int_eq(pthread_create(&t, NULL, joins, c), 0);
+	int s = sf_save_target_join(b, token, false, true, 50, &err);
+	ck_assert_msg(s == 0, "%s", err.msg);
+	pthread_join(t, &r);
+	ck_assert_int_eq((int)(intptr_t)r, 0);
+	ck_assert(sf_save_target_owns(b));
+	ck_assert(!sf_save_target_owns(c));
+	put(a, ".metadata", "meta");
+	put(b, "0", "zero");
+	put(c, "1", "one");
+	ck_assert_int_eq(sf_save_target_publish(b, true, &err), 0);
+	check_text("there/a/1", "one");
+	ck_assert(!is_there("here/a"));
+	if (_i) { /* here it fails */
+		sf_save_target_drop(a);
+		sf_save_target_drop(b);
+		ck_assert_uint_eq(count("there"), 0);
+		ck_assert_uint_eq(count("here"), 0);
+	} else {
+		ck_assert_int_eq(sf_save_target_publish(a, true, &err), 0);
+		sf_save_target_settle(a);
+		sf_save_target_settle(b);
+		ck_assert_uint_eq(count("here/a"), 1);
+		ck_assert_uint_eq(count("there/a"), 2);
+	}
+	sf_save_target_free(a);
+	sf_save_target_free(b);
+	sf_save_target_free(c);
+	remove_dir();
+}
+END_TEST
+
+START_TEST(join_says_what_is_missing)
+{
+	make_dir();
+	struct sf_save_target *a = target("here/a"), *b = target("there/a");
+	claim(a, false);
+	ck_assert_int_eq(sf_save_target_join(b, token, false, false, 1, &err), -ETIMEDOUT);
+	ck_assert_ptr_nonnull(strstr(err.msg, "there/a-tmp"));
+	ck_assert_int_eq(sf_save_target_join(b, "x", false, false, 1, &err), -EBADMSG);
+	/* what is there on that host is refused there */
+	run("mkdir -p '%s/there/a' && echo > '%s/there/a/x'", dir, dir);
+	ck_assert_int_eq(sf_save_target_join(b, token, false, true, 1, &err), -EEXIST);
+	ck_assert_uint_eq(count("there"), 1);
+	sf_save_target_drop(a);
+	sf_save_target_free(a);
+	sf_save_target_free(b);
+	remove_dir();
+}
+END_TEST
+
+/* ---- killed, or failing, at any call ---- */
+
+/* What a child does: the exit status says how far it came. */
+static int whole_save(bool replace)
+{
+	struct sf_save_target *t = target("a");
+	int r = sf_save_target_claim(t, replace, token, &err), fd;
+
+	if (r >= 0 && (r = sf_save_target_open(t, "sub/shard", 3, &fd, &err)) >= 0) {
+		struct iovec iov = { (void *)(uintptr_t) "new", 3 };
+		r = pwritev(fd, &iov, 1, 0) == 3 ? 0 : -errno;
+		if (close(fd) < 0 && r == 0)
+			r = -errno;
+	}
+	if (r < 0 && !err.msg[0])
+		sf_fail(&err, r, "writing");
+	if (r >= 0)
+		r = sf_save_target_put(t, "shard", "new", 3, true, &err);
+	if (r >= 0)
+		r = sf_save_target_put(t, "later", "\x80", 1, true, &err);
+	if (r >= 0)
+		r = sf_save_target_rename(t, "later", ".metadata", &err);
+	if (r >= 0)
+		r = sf_save_target_publish(t, true, &err);
+	if (r >= 0)
+		sf_save_target_settle(t);
+	else
+		sf_save_target_drop(t);
+	sf_save_target_free(t);
+	return r;
+}
+
+static void check_whole(const char *text)
+{
+	check_text("a/shard", text);
+	check_text("a/.metadata", strcmp(text, "old") == 0 ? "\x80\x02" : "\x80");
+	if (strcmp(text, "new") == 0)
+		check_text("a/sub/shard", "new");
+}
+
+static bool is_new(void)
+{
+	return is_there("a/sub/shard");
+}
+
+/* As a next save leaves it. */
+static void next_save(bool replace)
+{
+	int r = whole_save(replace);
+
+	ck_assert_msg(r == 0, "%s", err.msg);
+	check_whole("new");
+	ck_assert_uint_eq(count(""), 1);
+	ck_assert_uint_eq(count("a"), 3);
+}
+
+/* _i: bits of: something is replaced; without exchange */
+START_TEST(killed_at_any_call_nothing_looks_whole_and_the_next_save_succeeds)
+{
+	unsigned long n = 1;
+
+	for (int status = 1; status != 0; n++) {
+		make_dir();
+		if (_i & 1)
+			save("a", false, "old");
+		pid_t pid = fork();
+		if (pid == 0) {
+			syscall_fault.no_exchange = _i & 2;
+			syscall_fault_arm(n, 0, false);
+			_exit(whole_save(_i & 1) < 0);
+		}
+		ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+		ck_assert(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL));
+		if (is_there("a"))
+			check_whole(_i & 1 && !is_new() ? "old" : "new");
+		else
+			ck_assert(!(_i & 1) || _i & 2);
+		next_save(is_there("a") || _i & 1);
+		remove_dir();
+	}
+	printf("killed at %lu calls\n", n - 2);
+	ck_assert_uint_gt(n, 30);
+}
+END_TEST
+
+/* _i: bits of: something is replaced; without exchange; all calls from then on */
+START_TEST(failing_at_any_call_nothing_is_left_and_the_next_save_succeeds)
+{
+	static const int errs[] = { ENOSPC, EIO, EROFS, EDQUOT };
+	unsigned long n = 1, failures = 0;
+
+	syscall_fault.no_exchange = _i & 2;
+	for (bool hit = true; hit; n++) {
+		make_dir();
+		if (_i & 1)
+			save("a", false, "old");
+		err.msg[0] = 0;
+		syscall_fault_arm(n, errs[n % SF_ARRAY_LEN(errs)], _i & 4);
+		int r = whole_save(_i & 1);
+		hit = syscall_fault.hit;
+		syscall_fault_arm(0, 0, false);
+		ck_assert(hit || r == 0);
+		failures += r < 0;
+		/* told, unless it was only the tidying up */
+		ck_assert_msg(r == 0 || err.msg[0], "call %lu", n);
+		if (r == 0)
+			check_whole("new");
+		else if (!(_i & 4))
+			ck_assert_msg(is_there("a") == (_i & 1) && !(is_there("a") && is_new()),
+			              "call %lu: %s", n, err.msg);
+		next_save(is_there("a") || _i & 1);
+		remove_dir();
+	}
+	printf("%lu of %lu calls were failures\n", failures, n - 2);
+	ck_assert_uint_gt(failures, 20);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("save_target");
@@ -286,6 +561,16 @@ int main(void)
 	tcase_add_test(t, a_checkpoint_is_replaced_in_one_step_and_goes);
 	tcase_add_test(t, what_is_no_checkpoint_stays);
 	tcase_add_test(t, what_nobody_would_clear_is_refused);
+	tcase_add_test(t, two_saves_of_one_target_do_not_meet);
+	tcase_add_test(t, a_checkpoint_that_is_called_like_a_leftover_stays);
+	tcase_add_test(t, links_lead_nowhere);
+	tcase_add_test(t, what_appears_during_a_save_stays);
+	tcase_add_loop_test(t, another_hosts_disk_gets_a_directory_of_its_own, 0, 2);
+	tcase_add_test(t, join_says_what_is_missing);
+	tcase_add_loop_test(t, killed_at_any_call_nothing_looks_whole_and_the_next_save_succeeds, 0,
+	                    4);
+	tcase_add_loop_test(t, failing_at_any_call_nothing_is_left_and_the_next_save_succeeds, 0,
+	                    8);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }
