@@ -219,6 +219,7 @@ TESTS_FAULT = \
 	%D%/fault/test_cache_kill \
 	%D%/fault/test_cache_slow \
 	%D%/fault/test_builder_faults \
+	%D%/fault/test_save_plan_faults \
 	%D%/fault/test_seam_faults \
 	%D%/fault/test_store_faults \
 	%D%/fault/test_load_faults \
@@ -245,6 +246,9 @@ syscall_fault_ldflags = $(AM_LDFLAGS) \
 %C%_fault_test_builder_faults_SOURCES = %D%/fault/test_builder_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_SOURCES = %D%/fault/test_seam_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
+%C%_fault_test_save_plan_faults_SOURCES = %D%/fault/test_save_plan_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_save_plan_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 %C%_unit_test_wiped_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=free -Wl,--wrap=realloc
 %C%_fault_test_store_faults_SOURCES = %D%/fault/test_store_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
@@ -322,6 +326,7 @@ TESTS_FUZZ = \
 	%D%/fuzz/fuzz_pickle \
 	%D%/fuzz/fuzz_s3_list \
 	%D%/fuzz/fuzz_safetensors \
+	%D%/fuzz/fuzz_save_plan \
 	%D%/fuzz/fuzz_tar \
 	%D%/fuzz/fuzz_torch_archive \
 	%D%/fuzz/fuzz_torch_index \
@@ -399,6 +404,8 @@ fuzz_mutate = \
 %C%_fuzz_fuzz_torch_item_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_safetensors_SOURCES = %D%/fuzz/fuzz_safetensors.c $(fuzz_main)
 %C%_fuzz_fuzz_safetensors_LDFLAGS = $(fuzz_ldflags)
+%C%_fuzz_fuzz_save_plan_SOURCES = %D%/fuzz/fuzz_save_plan.c $(fuzz_main)
+%C%_fuzz_fuzz_save_plan_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_pickle_SOURCES = %D%/fuzz/fuzz_pickle.c $(fuzz_mutate) $(fuzz_main)
 %C%_fuzz_fuzz_pickle_LDFLAGS = $(fuzz_ldflags)
 %C%_fuzz_fuzz_s3_list_SOURCES = %D%/fuzz/fuzz_s3_list.c $(fuzz_main)
@@ -448,5 +455,5 @@ EXTRA_DIST += %D%/format/megatron_world.h %D%/format/dcp_meta_text.h %D%/format/
 
 EXTRA_DIST += %D%/unit/value_json_cases.h %D%/fuse/slots_world.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
 EXTRA_DIST += %D%/lib/family_world.h %D%/lib/aws_world.h %D%/lib/far_world.h %D%/lib/list_world.h %D%/lib/sigv4_check.h %D%/lib/fault_campaign.h
-EXTRA_DIST += %D%/lib/zstd_items.h
+EXTRA_DIST += %D%/lib/save_plan_world.h %D%/lib/zstd_items.h
 EXTRA_DIST += %D%/lib/cache_asked.h %D%/lib/cache_world.h

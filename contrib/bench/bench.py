@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Speed against a peer, interleaved in one run: bench.py metadata|seq|mmap|loaders|export|all [--bin shardfuse] [--helpers DIR] …
+"""Speed against a peer, interleaved in one run: bench.py metadata|plan|seq|mmap|loaders|export|all [--bin shardfuse] [--helpers DIR] …
 
 Prints a Markdown table; --json FILE keeps every sample. See README.md here.
 """
@@ -22,7 +22,7 @@ GIB = 1 << 30
 LAYOUTS = ("rows4", "rows64", "cols4", "cols64")
 
 P = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-P.add_argument("work", choices=("metadata", "seq", "mmap", "loaders", "export", "all"))
+P.add_argument("work", choices=("metadata", "plan", "seq", "mmap", "loaders", "export", "all"))
 P.add_argument("--bin", default=os.environ.get("SHARDFUSE", "./shardfuse"), help="the program")
 P.add_argument("--helpers", default="contrib/bench", help="where onefile_server and load_metadata were built")
 P.add_argument("--data", default="/dev/shm/shardfuse-bench", help="where data is made and kept")
@@ -30,6 +30,8 @@ P.add_argument("--gib", type=float, default=1.0, help="bytes per checkpoint")
 P.add_argument("--rounds", type=int, default=5)
 P.add_argument("--layouts", default=",".join(LAYOUTS))
 P.add_argument("--chunks", type=int, nargs=2, default=(1000, 1000), metavar=("TENSORS", "RANKS"), help="of the metadata bench")
+P.add_argument("--plan-tensors", type=int, default=1024)
+P.add_argument("--plan-ranks", type=int, nargs="+", default=(64, 256), help="of the plan bench: 1,024 takes torch some minutes, 4,096 an hour")
 P.add_argument("--opt", action="append", default=[], help="a mount option for shardfuse")
 P.add_argument("--json")
 P.add_argument("--clean", action="store_true", help="remove the data afterwards")
@@ -470,7 +472,35 @@ def bench_metadata():
         keep("metadata", who=g, seconds=t[g])
 
 
-WORKS = {"metadata": bench_metadata, "seq": lambda: bench_reads("seq", read_seq), "mmap": lambda: bench_reads("mmap", read_mmap), "loaders": bench_loaders, "export": bench_export}
+# ---- plan of a save ----
+
+def bench_plan():
+    def run(*args):
+        r = subprocess.run(args, capture_output=True, text=True)
+        if r.returncode:
+            raise RuntimeError(r.stderr)
+        return json.loads(r.stdout)
+
+    for ranks in A.plan_ranks:
+        size = (str(A.plan_tensors), str(ranks))
+        info = None
+        t = {"gc on": [], "gc off": [], "us": []}
+        for i in range(A.rounds):
+            info = run(os.path.join(A.helpers, "save_plan"), *size)
+            t["us"].append(info["plan_s"] + info["layout_s"])
+            keep("plan", who="us", ranks=ranks, **info)
+            for g in ("gc on", "gc off") if i < (3 if ranks <= 256 else 1) else ():  # slow and steady
+                peer = run(sys.executable, os.path.join(HERE, "plan_torch.py"), *size, *(["gc"] if g == "gc on" else []))
+                if peer["chunks"] != info["chunks"]:
+                    raise RuntimeError(f"torch plans {peer['chunks']} chunks, we {info['chunks']}")
+                t[g].append(peer["plan_s"])
+                keep("plan", who=g, ranks=ranks, **peer)
+        note = f"{info['chunks']} chunks, records of {info['record_bytes'] >> 20} MiB, peak {info['peak_bytes'] / (1 << 20):.0f} MiB beside them; a rank encodes in {info['encode_s'] * 1e3:.2f} ms"
+        for g in ("gc on", "gc off"):
+            row("plan", f"DefaultSavePlanner, {A.plan_tensors} tensors x {ranks} ranks, {g}", med(t[g]), med(t["us"]), "s", med(t[g]) / med(t["us"]), note)
+
+
+WORKS = {"metadata": bench_metadata, "plan": bench_plan, "seq": lambda: bench_reads("seq", read_seq), "mmap": lambda: bench_reads("mmap", read_mmap), "loaders": bench_loaders, "export": bench_export}
 
 
 def main():
