@@ -4,7 +4,7 @@
 set -eu
 
 build='build-essential autoconf automake libtool pkg-config libcjson-dev libssl-dev libzstd-dev libblosc-dev zlib1g-dev libbz2-dev liblzma-dev libdeflate-dev libcurl4-openssl-dev libfuse3-dev fuse3 check'
-tests='python3 python3-venv zsh fish'
+tests='python3 python3-venv zsh fish libopenmpi-dev openmpi-bin'
 servers='swift-proxy swift-account swift-container swift-object memcached radosgw ceph-osd ceph-mon ceph-common nginx openssl'
 fedora='gcc make autoconf automake libtool pkgconf cjson-devel openssl-devel libzstd-devel blosc-devel zlib-devel bzip2-devel xz-devel libdeflate-devel libcurl-devel fuse3-devel fuse3 check-devel python3'
 

@@ -521,3 +521,18 @@ libshardfuse_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined \
 	-Wl,--version-script=$(srcdir)/%D%/lib/libshardfuse.map
 EXTRA_libshardfuse_la_DEPENDENCIES = $(srcdir)/%D%/lib/libshardfuse.map
 EXTRA_DIST += %D%/lib/libshardfuse.map
+
+# Communicators of MPI: a library of its own, so that no other program needs MPI.
+if HAVE_MPI
+include_HEADERS += %D%/mpi/shardfuse_mpi.h
+noinst_LTLIBRARIES += libsfmpi.la
+libsfmpi_la_SOURCES = %D%/mpi/comm_mpi.c
+libsfmpi_la_LIBADD = $(MPI_LIBS)
+lib_LTLIBRARIES += libshardfuse-mpi.la
+libshardfuse_mpi_la_SOURCES =
+libshardfuse_mpi_la_LIBADD = libsfmpi.la
+libshardfuse_mpi_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined \
+	-Wl,--version-script=$(srcdir)/%D%/mpi/libshardfuse-mpi.map
+EXTRA_libshardfuse_mpi_la_DEPENDENCIES = $(srcdir)/%D%/mpi/libshardfuse-mpi.map
+endif
+EXTRA_DIST += %D%/mpi/libshardfuse-mpi.map

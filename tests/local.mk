@@ -314,6 +314,14 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_unit_test_library_LDADD = libshardfuse.la $(CHECK_LIBS)
 %C%_unit_test_library_boxes_LDADD = libshardfuse.la $(CHECK_LIBS)
 
+# What runs on several ranks, by mpirun; these skip themselves where it is missing.
+if HAVE_MPI
+check_PROGRAMS += %D%/mpi/mpi_comm
+TESTS += %D%/mpi/test_comm_mpi.sh
+endif
+%C%_mpi_mpi_comm_CFLAGS = $(AM_CFLAGS)
+%C%_mpi_mpi_comm_LDADD = libsfmpi.la libsf.la $(MPI_LIBS)
+
 # Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
 TESTS_FUZZ = \
 	%D%/fuzz/fuzz_whole \
@@ -443,6 +451,9 @@ AM_TESTS_ENVIRONMENT = \
 	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-15}; export CK_TIMEOUT_MULTIPLIER;
 if !HAVE_FUSE
 AM_TESTS_ENVIRONMENT += SF_HAVE_FUSE=no; export SF_HAVE_FUSE;
+endif
+if !HAVE_MPI
+AM_TESTS_ENVIRONMENT += SF_HAVE_MPI=no; export SF_HAVE_MPI;
 endif
 if SANITIZE
 AM_TESTS_ENVIRONMENT += \
