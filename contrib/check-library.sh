@@ -1,6 +1,6 @@
 #!/bin/sh
-# Is the library what shardfuse.h says? It exports those functions and nothing else, has nothing of the programs in it, and the example
-# in the header's head compiles as it stands there and reads a checkpoint. Run by `make check`; by hand from a build directory:
+# Is the library what its headers say? It exports those functions and nothing else, has nothing of the programs in it, and the examples
+# in the headers' heads compile as they stand there: one saves a checkpoint, the other reads one. Run by `make check`; by hand from a build directory:
 # SF_SRCDIR=SOURCES contrib/check-library.sh
 #
 # CC, SF_LINKFLAGS the compiler, and what it takes to link with a library of this build; SF_TEST_DATA the checkpoints, SHARDFUSE the program
@@ -22,15 +22,15 @@ check() { # WHAT STATUS
 	fi
 }
 
-tr '\n' ' ' <"$top/src/shardfuse.h" | grep -oE 'SHARDFUSE_API [a-z0-9_ *]*\(' | grep -oE 'shardfuse_[a-z_]+\(' | tr -d '(' |
+cat "$top/src/shardfuse.h" "$top/src/shardfuse_save.h" | tr '\n' ' ' | grep -oE 'SHARDFUSE_API [a-z0-9_ *]*\(' | grep -oE 'shardfuse_[a-z_]+\(' | tr -d '(' |
 	sort -u >"$work/wanted"
 [ -s "$work/wanted" ]
-check "no functions in src/shardfuse.h" $?
+check "no functions in the headers" $?
 
 if [ -e $lib ]; then
 	nm -D --defined-only $lib 2>"$work/said" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' | sort -u >"$work/exported"
 	diff "$work/wanted" "$work/exported" >"$work/said" 2>&1
-	check "what $lib exports (>) is not what the header has (<)" $?
+	check "what $lib exports (>) is not what the headers have (<)" $?
 	nm $lib 2>/dev/null | grep -E ' sf_(cmd_|cli_|options_parse|tool_)' >"$work/said"
 	[ ! -s "$work/said" ]
 	check "$lib has parts of the programs in it" $?
@@ -39,11 +39,23 @@ else
 	skipped=$((skipped + 1))
 fi
 
-sed -n '/^ \*\t#include <shardfuse.h>/,/^ \*\/$/p' "$top/src/shardfuse.h" | sed -n 's/^ \*\t\{0,1\}//p' | sed '$d' >"$work/example.c"
-# shellcheck disable=SC2086
-${CC:-cc} -Wall -Wextra -Werror ${SF_LINKFLAGS-} -I"$top/src" "$work/example.c" -o "$work/example" -L.libs -lshardfuse \
-	-Wl,-rpath,"$PWD/.libs" >"$work/said" 2>&1
-check "the example in src/shardfuse.h does not compile" $?
+# example HEADER: its program into $work/example
+example() {
+	sed -n "/^ \*\t#include <$1>/,/^ \*\/\$/p" "$top/src/$1" | sed -n 's/^ \*\t\{0,1\}//p' | sed '$d' >"$work/example.c"
+	# shellcheck disable=SC2086
+	${CC:-cc} -Wall -Wextra -Werror ${SF_LINKFLAGS-} -I"$top/src" "$work/example.c" -o "$work/example" -L.libs -lshardfuse \
+		-Wl,-rpath,"$PWD/.libs" >"$work/said" 2>&1
+	check "the example in src/$1 does not compile" $?
+}
+
+example shardfuse_save.h
+"$work/example" "$work/saved" >"$work/said" 2>&1 && "${SHARDFUSE:-./shardfuse}" verify --deep "$work/saved" >"$work/said" 2>&1 &&
+	"${SHARDFUSE:-./shardfuse}" keys "$work/saved" 2>&1 | grep -q model.w
+check "the example in src/shardfuse_save.h does not save" $?
+"$work/example" "$work/saved" >"$work/said" 2>&1
+[ $? = 1 ] && grep -q saved "$work/said"
+check "the example in src/shardfuse_save.h does not say what failed" $?
+example shardfuse.h
 "$work/example" "$data/dcp/fsdp4/ckpt" >"$work/list" 2>"$work/said"
 check "the example in src/shardfuse.h does not run" $?
 "${SHARDFUSE:-./shardfuse}" keys "$data/dcp/fsdp4/ckpt" --json >"$work/keys.json" 2>"$work/said"

@@ -405,18 +405,29 @@ SF_SOURCES_SAVE = \
 	%D%/save/dcp_meta_write.c \
 	%D%/save/device_cuda_none.c \
 	%D%/save/device_host.c \
+	%D%/save/save.c \
+	%D%/save/save_agree.c \
+	%D%/save/save_commit.c \
+	%D%/save/save_dcp.c \
 	%D%/save/save_failure.c \
+	%D%/save/save_format.c \
 	%D%/save/save_item.c \
 	%D%/save/save_item_bytes.c \
+	%D%/save/save_item_object.c \
 	%D%/save/save_item_tensor.c \
 	%D%/save/save_layout.c \
+	%D%/save/save_log.c \
+	%D%/save/save_manifest.c \
+	%D%/save/save_olmo.c \
 	%D%/save/save_plan.c \
 	%D%/save/save_plan_assign.c \
 	%D%/save/save_plan_boxes.c \
 	%D%/save/save_plan_cover.c \
 	%D%/save/save_plan_encode.c \
+	%D%/save/save_plan_json.c \
 	%D%/save/save_plan_keys.c \
 	%D%/save/save_plan_text.c \
+	%D%/save/save_run.c \
 	%D%/save/save_stage.c \
 	%D%/save/save_stage_fill.c \
 	%D%/save/save_target.c \
@@ -424,7 +435,11 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_target_file.c \
 	%D%/save/save_target_marker.c \
 	%D%/save/save_target_remove.c \
+	%D%/save/save_template.c \
 	%D%/save/save_tree.c \
+	%D%/save/save_values.c \
+	%D%/save/save_values_json.c \
+	%D%/save/save_values_key.c \
 	%D%/save/save_write.c \
 	%D%/save/save_write_image.c \
 	%D%/save/save_write_out.c \
@@ -513,7 +528,7 @@ libsf_la_SOURCES = $(SF_SOURCES_TOOL) $(SF_SOURCES_CLI)
 libsf_la_LIBADD = libsfcore.la
 
 # The library: what shardfuse.h says is exported, under the version it came with.
-include_HEADERS += %D%/shardfuse.h
+include_HEADERS += %D%/shardfuse.h %D%/shardfuse_save.h
 lib_LTLIBRARIES += libshardfuse.la
 libshardfuse_la_SOURCES =
 libshardfuse_la_LIBADD = libsfcore.la

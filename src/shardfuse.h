@@ -71,7 +71,7 @@ extern "C" {
 #endif
 
 #define SHARDFUSE_VERSION_MAJOR 0
-#define SHARDFUSE_VERSION_MINOR 2
+#define SHARDFUSE_VERSION_MINOR 3
 /* Of the library that runs: major << 16 | minor. Members are only ever added within a major
  * version. */
 SHARDFUSE_API unsigned shardfuse_version(void);

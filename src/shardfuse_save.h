@@ -15,20 +15,43 @@
  * Threads: a handle belongs to one thread at a time. Different handles of different communicators are
  * independent.
  *
- * An example, each rank saves its half of the rows of one tensor and rank 0's step:
+ * An example, of one rank that has all of a tensor. With more of them each would give its communicator
+ * to begin, and its own offset, extent and bytes to add_tensor:
  *
- *	struct shardfuse_save *s;
- *	struct shardfuse_save_tensor t = SHARDFUSE_INIT(t);
- *	uint64_t shape[2] = { 8, 4 }, offset[2] = { 4 * rank, 0 }, extent[2] = { 4, 4 };
+ *	#include <shardfuse_save.h>
+ *	#include <stdio.h>
  *
- *	shardfuse_save_begin("runs/step100", NULL, &comm, &s, &err);
- *	t.key = "model.w"; t.dtype = "float32"; t.ndim = 2;
- *	t.shape = shape; t.offset = offset; t.extent = extent; t.at = w;
- *	shardfuse_save_add_tensor(s, &t, &err);
- *	shardfuse_save_add_json(s, "step", "100", &err);
- *	if (shardfuse_save_commit(s, &err) < 0)
- *		fprintf(stderr, "%s\n", err.msg);
- *	shardfuse_save_free(s);
+ *	int main(int argc, char **argv)
+ *	{
+ *		struct shardfuse_save_tensor t = SHARDFUSE_INIT(t);
+ *		const uint64_t shape[2] = { 2, 3 };
+ *		const float w[6] = { 0, 1, 2, 3, 4, 5 };
+ *		struct shardfuse_error err;
+ *		struct shardfuse_save *s;
+ *		int r;
+ *
+ *		if (argc != 2) {
+ *			fprintf(stderr, "usage: %s TARGET\n", argv[0]);
+ *			return 2;
+ *		}
+ *		t.key = "model.w";
+ *		t.dtype = "float32";
+ *		t.ndim = 2;
+ *		t.shape = shape;
+ *		t.at = w;
+ *		r = shardfuse_save_begin(argv[1], NULL, NULL, &s, &err);
+ *		if (r >= 0) {
+ *			r = shardfuse_save_add_tensor(s, &t, &err);
+ *			if (r >= 0)
+ *				r = shardfuse_save_add_json(s, "step", "100", &err);
+ *			if (r >= 0)
+ *				r = shardfuse_save_commit(s, &err);
+ *			shardfuse_save_free(s);
+ *		}
+ *		if (r < 0)
+ *			fprintf(stderr, "%s\n", err.msg);
+ *		return r < 0;
+ *	}
  */
 #ifndef SHARDFUSE_SAVE_H
 #define SHARDFUSE_SAVE_H

@@ -167,7 +167,7 @@ def compare(name, path, want):
 
 ctx = P()
 call("shardfuse_context_new", C.byref(ContextOptions(threads=4, memory=64 << 20)), C.byref(ctx))
-check("version", lib.shardfuse_version() == 2, lib.shardfuse_version())
+check("version", lib.shardfuse_version() == 3, lib.shardfuse_version())
 
 for name, path, expected in cases("dcp/*"):
     with attempt(name):
