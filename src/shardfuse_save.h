@@ -129,16 +129,16 @@ SHARDFUSE_API struct shardfuse_value *shardfuse_value_dict(struct shardfuse_valu
 /* torch.float32 of "float32"; NULL also: no such dtype */
 SHARDFUSE_API struct shardfuse_value *shardfuse_value_dtype(struct shardfuse_values *vs,
                                                             const char *dtype);
-/* torch.Size */
+/* torch.Size; 64 dimensions at most, else NULL */
 SHARDFUSE_API struct shardfuse_value *shardfuse_value_size(struct shardfuse_values *vs,
                                                            const uint64_t *dim, size_t ndim);
-/* to the end of a list or tuple */
+/* to the end of a list or tuple; -EINVAL @to is none, @v stands somewhere already, or @to in it */
 SHARDFUSE_API int shardfuse_value_append(struct shardfuse_value *to, struct shardfuse_value *v);
-/* into a dict: each key once */
+/* into a dict: each key once (-EEXIST; 1 and True are one key), and no list or dict for a key (-EINVAL) */
 SHARDFUSE_API int shardfuse_value_set(struct shardfuse_value *dict, struct shardfuse_value *key,
                                       struct shardfuse_value *v);
-/* JSON text as plain values: object → dict of str, array → list, integers of up to 64 bits → int,
- * other numbers → float. */
+/* JSON text as plain values: object → dict of str, array → list, integers of up to 64 bits → int (larger
+ * ones are refused), other numbers → float. NULL: @err says why. */
 SHARDFUSE_API struct shardfuse_value *shardfuse_value_json(struct shardfuse_values *vs,
                                                            const char *json, size_t len,
                                                            struct shardfuse_error *err);

@@ -295,7 +295,7 @@ static int find_key(struct shardfuse_value *dict, const struct shardfuse_value *
 int sf_save_value_set(struct shardfuse_value *dict, struct shardfuse_value *key,
                       struct shardfuse_value *v, bool replace)
 {
-	uint32_t there;
+	uint32_t there = SF_MAP_NONE;
 	int r;
 
 	if (!dict || !key || !v)

@@ -19,7 +19,6 @@ struct json {
 	locale_t c; /* a program's own may want a comma in numbers; made for the first float */
 	struct sf_error *err;
 };
-typedef struct shardfuse_value value;
 
 static int bad(struct json *j, const char *why)
 {
@@ -141,7 +140,7 @@ static int read_string(struct json *j)
 	return r;
 }
 
-static int string(struct json *j, value **ret)
+static int string(struct json *j, struct shardfuse_value **ret)
 {
 	int r = read_string(j);
 
@@ -162,15 +161,21 @@ static size_t digits(struct json *j)
 	return (size_t)(j->at - from);
 }
 
-static int integer(struct json *j, const char *text, bool minus, value **ret)
+static bool to_u64(const char *p, const char *end, uint64_t *ret)
 {
-	uint64_t u = 0;
+	*ret = 0;
+	for (; p < end; p++)
+		if (__builtin_mul_overflow(*ret, 10, ret) ||
+		    __builtin_add_overflow(*ret, (uint64_t)(*p - '0'), ret))
+			return false;
+	return true;
+}
 
-	for (const char *p = text + minus; p < j->at; p++)
-		if (__builtin_mul_overflow(u, 10, &u) ||
-		    __builtin_add_overflow(u, (uint64_t)(*p - '0'), &u))
-			u = 0, p = j->at, minus = true, text = NULL;
-	if (!text || (minus && u > (uint64_t)INT64_MAX + 1))
+static int integer(struct json *j, const char *text, bool minus, struct shardfuse_value **ret)
+{
+	uint64_t u;
+
+	if (!to_u64(text + minus, j->at, &u) || (minus && u > (uint64_t)INT64_MAX + 1))
 		return sf_fail(j->err, -ERANGE,
 		               "JSON: byte %zu: an integer of more than 64 bits ends here",
 		               (size_t)(j->at - j->begin));
@@ -178,7 +183,7 @@ static int integer(struct json *j, const char *text, bool minus, value **ret)
 	return *ret ? 0 : no_memory(j);
 }
 
-static int real(struct json *j, const char *text, value **ret)
+static int real(struct json *j, const char *text, struct shardfuse_value **ret)
 {
 	if (!j->c)
 		j->c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
@@ -191,7 +196,7 @@ static int real(struct json *j, const char *text, value **ret)
 	return *ret ? 0 : no_memory(j);
 }
 
-static int number(struct json *j, value **ret)
+static int number(struct json *j, struct shardfuse_value **ret)
 {
 	const char *text = j->at;
 	const bool minus = next_is(j, '-');
@@ -216,11 +221,11 @@ static int number(struct json *j, value **ret)
 
 /* ---- the rest ---- */
 
-static int any(struct json *j, unsigned depth, value **ret);
+static int any(struct json *j, unsigned depth, struct shardfuse_value **ret);
 
-static int array(struct json *j, unsigned depth, value **ret)
+static int array(struct json *j, unsigned depth, struct shardfuse_value **ret)
 {
-	value *list = shardfuse_value_list(j->vs), *v;
+	struct shardfuse_value *list = shardfuse_value_list(j->vs), *v;
 	int r = 0;
 
 	*ret = list;
@@ -238,9 +243,9 @@ static int array(struct json *j, unsigned depth, value **ret)
 	return next_is(j, ']') ? 0 : bad(j, "an array wants ',' or ']'");
 }
 
-static int object(struct json *j, unsigned depth, value **ret)
+static int object(struct json *j, unsigned depth, struct shardfuse_value **ret)
 {
-	value *dict = shardfuse_value_dict(j->vs), *key, *v;
+	struct shardfuse_value *dict = shardfuse_value_dict(j->vs), *key, *v;
 	int r;
 
 	*ret = dict;
@@ -277,7 +282,7 @@ static bool word_is(struct json *j, const char *word)
 	return true;
 }
 
-static int any(struct json *j, unsigned depth, value **ret)
+static int any(struct json *j, unsigned depth, struct shardfuse_value **ret)
 {
 	if (depth > DEPTH_MAX)
 		return sf_fail(j->err, -E2BIG, "JSON: byte %zu: nested deeper than %d",
@@ -304,7 +309,7 @@ int sf_save_value_json(struct shardfuse_values *vs, const char *json, size_t len
                        struct shardfuse_value **ret, struct sf_error *err)
 {
 	struct json j = { .vs = vs, .begin = json, .at = json, .end = json + len, .err = err };
-	value *v = NULL;
+	struct shardfuse_value *v = NULL;
 	int r = any(&j, 0, &v);
 
 	if (r == 0) {
