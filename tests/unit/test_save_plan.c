@@ -405,6 +405,192 @@ START_TEST(a_hole_or_an_overlap_is_found_wherever_it_is)
 }
 END_TEST
 
+/* ---- records ---- */
+
+static uint64_t hash_of(struct world *w, uint32_t rank)
+{
+	uint64_t hash;
+
+	sf_buf_reset(&w->record[rank]);
+	ck_assert_int_eq(sf_save_plan_encode(&w->rank[rank], &w->record[rank], &hash, NULL), 0);
+	return hash;
+}
+
+START_TEST(a_hash_tells_structures_apart_and_not_steps)
+{
+	struct world w = { .nranks = 1 };
+	const uint64_t shape[2] = { 8, 4 }, zero[2] = { 0, 0 }, more[2] = { 9, 4 };
+	struct sf_save_item *item;
+	uint64_t hash;
+
+	add(&w, 0, "model.w", 2, shape, zero, shape);
+	add_object(&w, 0, "step", 300, 5);
+	hash = hash_of(&w, 0);
+	ck_assert_uint_eq(hash_of(&w, 0), hash);
+	item = w.rank[0].item.at;
+	item[1].stored = 301;
+	item[1].hash = 6;
+	ck_assert_uint_eq(hash_of(&w, 0), hash);
+	item[1].stored = UINT64_C(1) << 40; /* a longer number */
+	ck_assert_uint_eq(hash_of(&w, 0), hash);
+	item[0].stored++;
+	ck_assert_uint_ne(hash_of(&w, 0), hash);
+	item[0].stored--;
+	item[0].dtype = SF_INT32;
+	ck_assert_uint_ne(hash_of(&w, 0), hash);
+	item[0].dtype = SF_FLOAT32;
+	item[0].shape = more;
+	ck_assert_uint_ne(hash_of(&w, 0), hash);
+	item[0].shape = shape;
+	item[0].requires_grad = true;
+	ck_assert_uint_ne(hash_of(&w, 0), hash);
+	item[0].requires_grad = false;
+	item[0].key = "model.v";
+	ck_assert_uint_ne(hash_of(&w, 0), hash);
+	item[0].key = "model.w";
+	ck_assert_uint_eq(hash_of(&w, 0), hash);
+	add_object(&w, 0, "epoch", 1, 1);
+	ck_assert_uint_ne(hash_of(&w, 0), hash);
+	release(&w);
+}
+END_TEST
+
+START_TEST(keys_and_paths_come_out_as_they_went_in)
+{
+	static const struct shardfuse_save_step paths[][3] = {
+		{ { "a", 0 }, { "b", 0 }, { "c", 0 } },
+		{ { "a.b", 0 }, { "d", 0 } },
+		{ { "list", 0 }, { NULL, UINT64_MAX } },
+		{ { "list", 0 }, { "7", 0 } },
+		{ { "", 0 }, { "", 0 } },
+		{ { "nothing of", 0 }, { "the key", 0 } },
+		{ { NULL, 3 } },
+		{ { "elsewhere", 0 } },
+	};
+	static const uint32_t npath[] = { 3, 2, 2, 2, 2, 2, 1, 1 };
+	static const char *const keys[] = { "a.b.c",  "a.b.d", "list.18446744073709551615",
+		                            "list.7", ".",     "x.y.z",
+		                            "3",      "here" };
+	struct world w = { .nranks = 2 };
+	char longest[3000], like[3000];
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_global_plan g;
+
+	memset(longest, 'k', sizeof(longest) - 1);
+	longest[sizeof(longest) - 1] = '\0';
+	memcpy(like, longest, sizeof(like));
+	like[2990] = 'z';
+	for (uint32_t r = 0; r < 2; r++) {
+		add_object(&w, r, "", 7, 7);
+		for (size_t i = 0; i < SF_ARRAY_LEN(keys); i++) {
+			struct sf_save_item *item = add_object(&w, r, keys[i], 7, 7);
+			item->path = paths[i];
+			item->npath = npath[i];
+		}
+		add_object(&w, r, longest, 7, 7);
+		add_object(&w, r, like, 7, 7);
+	}
+	ck_assert_msg(plan(&w, SHARDFUSE_DEDUP_LOWEST, &g, &err) == 0, "%s", err.msg);
+	ck_assert_uint_eq(g.nkeys, SF_ARRAY_LEN(keys) + 3);
+	ck_assert_str_eq(g.key[0].key, "");
+	for (size_t i = 0; i < SF_ARRAY_LEN(keys); i++) {
+		const struct sf_global_key *k = &g.key[i + 1];
+		ck_assert_str_eq(k->key, keys[i]);
+		ck_assert_uint_eq(k->key_len, strlen(keys[i]));
+		ck_assert_uint_eq(k->npath, npath[i]);
+		for (uint32_t p = 0; p < npath[i]; p++) {
+			ck_assert_uint_eq(k->path[p].index, paths[i][p].index);
+			ck_assert_pstr_eq(k->path[p].name, paths[i][p].name);
+		}
+	}
+	ck_assert_str_eq(g.key[g.nkeys - 2].key, longest);
+	ck_assert_str_eq(g.key[g.nkeys - 1].key, like);
+	sf_global_plan_release(&g);
+
+	w.rank[1].item.at[1].path = paths[1];
+	w.rank[1].item.at[1].npath = npath[1];
+	ck_assert_int_eq(plan(&w, SHARDFUSE_DEDUP_LOWEST, &g, &err), -EINVAL);
+	ck_assert_str_eq(err.msg, "'a.b.c': ranks 0 and 1 have it under paths that differ");
+	release(&w);
+}
+END_TEST
+
+START_TEST(records_that_are_cut_or_longer_are_refused)
+{
+	struct world w = { .nranks = 2 };
+	const uint64_t shape[2] = { 8, 4 }, half[2] = { 4, 4 };
+	struct sf_save_record rec[2];
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_global_plan g;
+
+	for (uint32_t r = 0; r < 2; r++) {
+		const uint64_t origin[2] = { 4 * r, 0 };
+		add(&w, r, "model.w", 2, shape, origin, half);
+		add_object(&w, r, "step", 300, 5);
+	}
+	encode(&w);
+	rec[0] = (struct sf_save_record){ w.record[0].at, w.record[0].len };
+	sf_buf_byte(&w.record[1], 0);
+	for (size_t len = 0; len <= w.record[1].len; len++) {
+		uint8_t *copy = malloc(len ? len : 1); /* a sanitizer sees its end */
+		memcpy(copy, w.record[1].at, len);
+		rec[1] = (struct sf_save_record){ copy, len };
+		int r = sf_save_plan_make(rec, 2, SHARDFUSE_DEDUP_LOWEST, &g, &err);
+		ck_assert_int_eq(r, len == w.record[1].len - 1 ? 0 : -EBADMSG);
+		if (r == 0)
+			sf_global_plan_release(&g);
+		else
+			ck_assert_msg(strncmp(err.msg, "rank 1: its plan is malformed: ", 31) == 0,
+			              "%s", err.msg);
+		free(copy);
+	}
+	release(&w);
+}
+END_TEST
+
+START_TEST(what_all_have_is_written_by_who_has_least)
+{
+	struct world w = { .nranks = 4 };
+	const uint64_t shape[1] = { 1000 }, zero[1] = { 0 };
+	struct sf_global_plan g;
+	struct sf_error err = SF_ERROR_INIT;
+
+	for (uint32_t r = 0; r < 4; r++)
+		for (unsigned i = 0; i < 8; i++) {
+			char key[20];
+			snprintf(key, sizeof(key), "w%u", i);
+			add(&w, r, key, 1, shape, zero, shape);
+		}
+	ck_assert_int_eq(plan(&w, SHARDFUSE_DEDUP_BALANCED, &g, &err), 0);
+	for (unsigned i = 0; i < 8; i++)
+		ck_assert_uint_eq(g.rank[i], i % 4);
+	sf_global_plan_release(&g);
+	ck_assert_int_eq(plan(&w, SHARDFUSE_DEDUP_LOWEST, &g, &err), 0);
+	for (unsigned i = 0; i < 8; i++)
+		ck_assert_uint_eq(g.rank[i], 0);
+	sf_global_plan_release(&g);
+	release(&w);
+}
+END_TEST
+
+START_TEST(a_tensor_without_elements_is_one_chunk)
+{
+	struct world w = { .nranks = 3 };
+	const uint64_t shape[2] = { 0, 4 }, zero[2] = { 0, 0 }, two[2] = { 0, 2 };
+	struct sf_global_plan g;
+	struct sf_error err = SF_ERROR_INIT;
+
+	for (uint32_t r = 0; r < 3; r++)
+		add(&w, r, "none", 2, shape, zero, r == 2 ? two : shape);
+	ck_assert_int_eq(plan(&w, SHARDFUSE_DEDUP_LOWEST, &g, &err), 0);
+	ck_assert_uint_eq(g.nchunks, 1);
+	ck_assert_uint_eq(g.coords[3], 4);
+	ck_assert_uint_eq(g.rank[0], 0);
+	sf_global_plan_release(&g);
+	release(&w);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("save_plan");
@@ -416,6 +602,11 @@ static Suite *suite(void)
 	tcase_add_test(t, what_differs_between_ranks_is_refused);
 	tcase_add_test(t, boxes_that_tile_are_accepted_however_they_are_cut);
 	tcase_add_test(t, a_hole_or_an_overlap_is_found_wherever_it_is);
+	tcase_add_test(t, a_hash_tells_structures_apart_and_not_steps);
+	tcase_add_test(t, keys_and_paths_come_out_as_they_went_in);
+	tcase_add_test(t, records_that_are_cut_or_longer_are_refused);
+	tcase_add_test(t, what_all_have_is_written_by_who_has_least);
+	tcase_add_test(t, a_tensor_without_elements_is_one_chunk);
 	suite_add_tcase(s, t);
 	return s;
 }
