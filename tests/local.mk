@@ -117,6 +117,7 @@ TESTS_UNIT = \
 	%D%/unit/test_session \
 	%D%/unit/test_sessions \
 	%D%/unit/test_save_item \
+	%D%/unit/test_save_item_object \
 	%D%/unit/test_save_layout \
 	%D%/unit/test_save_plan \
 	%D%/unit/test_s3_list \
