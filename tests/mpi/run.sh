@@ -20,7 +20,8 @@ for lib in libmpi libopen-rte libopen-pal libpmix mca_ libevent libhwloc ompi_ o
 done >"$work/leaks"
 LSAN_OPTIONS="suppressions=$work/leaks:print_suppressions=0"
 TMPDIR=$work # MPI's session directories go with ours
-export LSAN_OPTIONS TMPDIR
+ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=0}:leak_check_at_exit=0 # the programs look before
+export ASAN_OPTIONS LSAN_OPTIONS TMPDIR
 
 mpi() {
 	n=$1
