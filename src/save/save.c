@@ -119,10 +119,12 @@ static int begin(struct shardfuse_save *s, const char *target,
                  const struct shardfuse_save_options *opt, const struct shardfuse_comm *comm,
                  struct sf_error *err)
 {
-	int r = take_options(s, opt, err);
+	int r = take_comm(s, comm, err);
 
-	if (r >= 0)
-		r = take_comm(s, comm, err);
+	if (r >= 0) { /* first: ranks count their saves alike, whatever else fails here */
+		sf_save_tree_init(&s->tree, &s->comm, 0);
+		r = take_options(s, opt, err);
+	}
 	if (r >= 0)
 		r = sf_save_template(target, &s->opt, s->comm.rank, s->comm.size, &s->target, err);
 	if (r >= 0)
@@ -131,7 +133,9 @@ static int begin(struct shardfuse_save *s, const char *target,
 		r = sf_save_items_init(&s->items, err);
 	if (r < 0)
 		return r;
-	s->tree = (struct sf_save_tree){ &s->comm, s->opt.timeout_ms, first_tag(s->target) };
+	s->tree.timeout_ms = s->opt.timeout_ms;
+	if (!s->comm.tag)
+		s->tree.tag = first_tag(s->target);
 	s->keep = s->opt.keep;
 	if (!s->keep) {
 		struct shardfuse_error e;
