@@ -418,6 +418,7 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_layout.c \
 	%D%/save/save_log.c \
 	%D%/save/save_manifest.c \
+	%D%/save/save_megatron.c \
 	%D%/save/save_olmo.c \
 	%D%/save/save_plan.c \
 	%D%/save/save_plan_assign.c \

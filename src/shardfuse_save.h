@@ -169,7 +169,13 @@ enum shardfuse_dedup {
 
 struct shardfuse_save_options {
 	size_t struct_size;
-	/* "dcp" (NULL), "megatron", "olmo", "hf" */
+	/*
+	 * "dcp" (NULL): torch.distributed.checkpoint's.
+	 * "olmo": OLMo-core's step directory; train/rankR.pt are the caller's, by add_file.
+	 * "megatron": Megatron-Core's torch_dist. Objects are sharded objects, "KEY/shard_INDEX_COUNT"
+	 *   ("/shard_0_1" is put behind a key without), in a list of one; an archive of the caller's has
+	 *   that list already. The object "common" is the common state: a dict, of all ranks alike.
+	 */
 	const char *format;
 	int overwrite; /* enum shardfuse_overwrite */
 	int dedup;     /* enum shardfuse_dedup */
@@ -198,7 +204,7 @@ struct shardfuse_save_options {
 	 * nvariable pairs of a name and its text. {rank} and {world_size} are known. */
 	const char *const *variable;
 	size_t nvariable;
-	/* of olmo's .metadata.json and megatron's content_metadata: JSON; NULL: the least */
+	/* olmo's .metadata.json; NULL: {"ephemeral": false, "version": "2.5.0"} */
 	const char *format_metadata;
 };
 

@@ -224,7 +224,8 @@ int shardfuse_save_add_object(struct shardfuse_save *s, const struct shardfuse_s
 	if (r >= 0)
 		r = may_add(s, &e);
 	if (r >= 0)
-		r = sf_save_items_object(&s->items, &o, &e);
+		r = s->format->object ? s->format->object(s, &o, &e)
+		                      : sf_save_items_object(&s->items, &o, &e);
 	return sf_public_fail(err, &e, r);
 }
 

@@ -11,7 +11,7 @@
 #include "save/save_priv.h"
 
 /*
- * A rank's record: u32 magic, u32 options, u64 host, u32 length of the target and its text, u32 number of
+ * A rank's record: u32 magic, u32 options, u64 host, u64 hash of what is given alike, u32 length of the target and its text, u32 number of
  * files beside the shards and of each u32 length and name, then the plan (save_plan.h).
  * The answer: token (32 bytes), then u64 number of bytes of bits, for each rank u64 where its bits begin and
  * u64 whether it is the lowest of its host, then the bits. Little-endian.
@@ -20,7 +20,7 @@
 
 struct peer { /* a rank's record, taken apart */
 	uint32_t options;
-	uint64_t host;
+	uint64_t host, alike;
 	const char *target;
 	uint32_t target_len;
 	const uint8_t *files, *plan, *end;
@@ -68,6 +68,7 @@ static int put_record(struct shardfuse_save *s, struct sf_buf *b, struct sf_erro
 	put32(b, MAGIC);
 	put32(b, options_word(s));
 	put64(b, sf_save_target_host());
+	put64(b, s->alike);
 	put32(b, (uint32_t)strlen(s->target));
 	sf_buf_str(b, s->target);
 	put32(b, (uint32_t)s->items.file.n);
@@ -102,12 +103,13 @@ static int take_apart(const void *record, size_t len, struct peer *p)
 	const uint8_t *at = record, *v;
 
 	p->end = at + len;
-	v = take(&at, p->end, 20);
+	v = take(&at, p->end, 28);
 	if (!v || sf_le32(v) != MAGIC)
 		return -EBADMSG;
 	p->options = sf_le32(v + 4);
 	p->host = sf_le64(v + 8);
-	p->target_len = sf_le32(v + 16);
+	p->alike = sf_le64(v + 16);
+	p->target_len = sf_le32(v + 24);
 	p->target = (const char *)take(&at, p->end, p->target_len);
 	v = p->target ? take(&at, p->end, 4) : NULL;
 	if (!v)
@@ -212,6 +214,11 @@ static int check_peers(const struct peer *p, uint32_t n, struct sf_error *err)
 			               "rank %u saves with other options than rank 0 (format, "
 			               "overwrite, dedup, "
 			               "files_per_rank, zstd, manifest, world size)",
+			               i);
+		if (p[i].alike != p[0].alike)
+			return sf_fail(err, -EINVAL,
+			               "rank %u's common state is not rank 0's (or only one of "
+			               "them has any)",
 			               i);
 	}
 	return check_names(p, n, err);

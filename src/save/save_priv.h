@@ -46,6 +46,7 @@ struct shardfuse_save {
 	struct sf_save_tree tree;
 	struct sf_save_items items;
 	struct shardfuse_save_keep *keep;
+	uint64_t alike;       /* hash of what the format has all ranks give alike; 0: nothing */
 	bool own_keep, ended; /* ended: committed or aborted */
 	struct sf_save_target *at;
 	struct sf_global_plan global; /* rank 0's */
