@@ -427,6 +427,7 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_plan_encode.c \
 	%D%/save/save_plan_json.c \
 	%D%/save/save_plan_keys.c \
+	%D%/save/save_plan_paths.c \
 	%D%/save/save_plan_text.c \
 	%D%/save/save_run.c \
 	%D%/save/save_stage.c \

@@ -54,7 +54,7 @@ struct sf_save_record { /* what came of one rank */
 /*
  * sf_save_plan_make - decode @nranks records, check, assign.
  *
- * Checks: shapes, dtypes, kinds, paths and objects' hashes agree; the boxes of a tensor are equal or
+ * Checks: shapes, dtypes, kinds, paths and objects' hashes agree; paths are those of one nested dict; the boxes of a tensor are equal or
  * apart and cover it; a key is no tensor here and an object there; there is at least one item. The
  * message names the key, both ranks and both values; of a hole or an overlap the first element.
  *
