@@ -320,7 +320,7 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 # What runs on several ranks, by mpirun; these skip themselves where it is missing.
 if HAVE_MPI
 check_PROGRAMS += %D%/mpi/mpi_comm
-TESTS += %D%/mpi/test_comm_mpi.sh
+TESTS += %D%/mpi/test_comm_mpi.sh %D%/mpi/test_examples.sh
 endif
 %C%_mpi_mpi_comm_CFLAGS = $(AM_CFLAGS)
 %C%_mpi_mpi_comm_LDADD = libsfmpi.la libsf.la $(MPI_LIBS)
@@ -451,6 +451,7 @@ AM_TESTS_ENVIRONMENT = \
 	CC='$(CC)'; export CC; \
 	SF_CPPFLAGS='$(AM_CPPFLAGS) $(CPPFLAGS)'; export SF_CPPFLAGS; \
 	SF_LINKFLAGS='$(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)'; export SF_LINKFLAGS; \
+	SF_MPI_LIBS='$(MPI_LIBS)'; export SF_MPI_LIBS; \
 	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-15}; export CK_TIMEOUT_MULTIPLIER;
 if !HAVE_FUSE
 AM_TESTS_ENVIRONMENT += SF_HAVE_FUSE=no; export SF_HAVE_FUSE;
