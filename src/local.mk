@@ -421,6 +421,7 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_megatron.c \
 	%D%/save/save_olmo.c \
 	%D%/save/save_plan.c \
+	%D%/save/save_plan_again.c \
 	%D%/save/save_plan_assign.c \
 	%D%/save/save_plan_boxes.c \
 	%D%/save/save_plan_cover.c \

@@ -193,7 +193,7 @@ struct shardfuse_save_options {
 	int zstd; /* not 0: items are compressed, at this level; dcp alone, torch 2.7 reads it */
 	int manifest; /* not 0: .shardfuse-manifest.json with size and SHA-256 of each file */
 	/* A second asynchronous save through one keep while another is under way: 0 waits for it,
-	 * else -EBUSY. */
+	 * else -EBUSY; so it is in any case where the first waits for its test and wait. */
 	int refuse_busy;
 	struct shardfuse_save_keep *keep; /* NULL: of its own */
 	/* A JSON object a line for each phase that ended: phase, rank, ms, bytes, outcome. Any

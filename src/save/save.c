@@ -32,30 +32,44 @@ void shardfuse_save_keep_free(struct shardfuse_save_keep *k)
 	if (!k)
 		return;
 	sf_stage_pool_free(k->pool);
+	sf_global_plan_release(&k->before.global);
+	free(k->before.bits);
 	pthread_mutex_destroy(&k->locked.m);
 	pthread_cond_destroy(&k->locked.c);
 	free(k);
 }
 
-int sf_save_keep_take(struct shardfuse_save_keep *k, bool refuse, struct sf_error *err)
+int sf_save_keep_take(struct shardfuse_save *s, bool refuse, struct sf_error *err)
 {
+	struct shardfuse_save_keep *k = s->keep;
 	int r = 0;
 
 	pthread_mutex_lock(&k->locked.m);
-	if (k->locked.busy && refuse)
+	if (k->locked.busy && (refuse || k->locked.by_caller))
 		r = -EBUSY;
 	while (r == 0 && k->locked.busy)
 		pthread_cond_wait(&k->locked.c, &k->locked.m);
 	if (r == 0)
 		k->locked.busy = true;
 	pthread_mutex_unlock(&k->locked.m);
+	s->holds_keep = r == 0;
 	return r < 0 ? sf_fail(err, r, "another save is under way") : 0;
 }
 
-void sf_save_keep_give(struct shardfuse_save_keep *k)
+void sf_save_keep_give(struct shardfuse_save *s)
 {
+	struct shardfuse_save_keep *k = s->keep;
+
+	if (!s->holds_keep)
+		return;
+	if (k->before.valid) { /* rank 0's, for the next save of the same items */
+		sf_global_plan_release(&k->before.global);
+		k->before.global = s->global;
+		s->global = (struct sf_global_plan){ .nranks = 0 };
+	}
+	s->holds_keep = false;
 	pthread_mutex_lock(&k->locked.m);
-	k->locked.busy = false;
+	k->locked.busy = k->locked.by_caller = false;
 	pthread_cond_signal(&k->locked.c);
 	pthread_mutex_unlock(&k->locked.m);
 }

@@ -45,6 +45,12 @@ struct sf_global_plan {
 	uint64_t *bits_at;    /* first byte of its bits */
 	uint8_t *bits;
 	uint64_t nbits_bytes;
+	/* Which keys a rank's objects are, in its order: those of objects_of[rank], which ranks with the
+	 * same items share. For a plan that is made again. */
+	struct sf_global_objects {
+		uint32_t *key, n;
+	} * objects;
+	uint32_t *objects_of;
 };
 
 struct sf_save_record { /* what came of one rank */
@@ -68,6 +74,16 @@ struct sf_save_record { /* what came of one rank */
  */
 int sf_save_plan_make(const struct sf_save_record *record, uint32_t nranks, int dedup,
                       struct sf_global_plan *ret, struct sf_error *err);
+/*
+ * The same items once more, of a later step: a rank sends what of it may have changed, lengths and hashes
+ * of its objects, when its plan's hash is what it was. rank 0 checks that they agree, and has the plan
+ * that it had. *ret_moved: some length is another; the layout has to be made again.
+ * Cost: O(objects).
+ */
+int sf_save_plan_encode_again(const struct sf_save_items *items, struct sf_buf *ret,
+                              struct sf_error *err);
+int sf_save_plan_again(struct sf_global_plan *g, const struct sf_save_record *record,
+                       uint32_t nranks, bool *ret_moved, struct sf_error *err);
 void sf_global_plan_release(struct sf_global_plan *g);
 
 /*

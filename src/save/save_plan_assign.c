@@ -254,6 +254,33 @@ static int set_bits(struct sf_plan_make *m, struct sf_error *err)
 	return 0;
 }
 
+/* The keys of objects, by structure. */
+static int keep_objects(struct sf_plan_make *m, struct sf_error *err)
+{
+	struct sf_global_plan *g = m->g;
+
+	g->objects = sf_arena_calloc(&g->arena, m->structure.n, sizeof(*g->objects));
+	g->objects_of = sf_arena_calloc(&g->arena, m->nranks, sizeof(*g->objects_of));
+	if (!g->objects || !g->objects_of)
+		return sf_fail(err, -ENOMEM, "no memory for the plan of %u ranks", m->nranks);
+	memcpy(g->objects_of, m->structure_of, m->nranks * sizeof(*g->objects_of));
+	for (size_t i = 0; i < m->structure.n; i++) {
+		const struct sf_plan_structure *s = &m->structure.at[i];
+		struct sf_global_objects *o = &g->objects[i];
+		uint32_t n = 0;
+		for (uint32_t k = 0; k < s->nitems; k++)
+			n += m->key.at[s->key[k]].kind == SF_SAVE_OBJECT;
+		o->key = sf_arena_calloc(&g->arena, n, sizeof(*o->key));
+		if (!o->key)
+			return sf_fail(err, -ENOMEM, "no memory for the plan of %u ranks",
+			               m->nranks);
+		for (uint32_t k = 0; k < s->nitems; k++)
+			if (m->key.at[s->key[k]].kind == SF_SAVE_OBJECT)
+				o->key[o->n++] = s->key[k];
+	}
+	return 0;
+}
+
 static void shrink(void **at, uint64_t n, size_t size)
 {
 	void *less = realloc(*at, n ? n * size : 1);
@@ -296,5 +323,6 @@ int sf_plan_assign(struct sf_plan_make *m, struct sf_error *err)
 		return r;
 	m->g->nchunks = a.chunk;
 	shrink_columns(m->g, a.coord);
-	return set_bits(m, err);
+	r = keep_objects(m, err);
+	return r < 0 ? r : set_bits(m, err);
 }

@@ -219,6 +219,21 @@ def async_saves():
         check_tensors(f"often{i}", f"{target}{i}", {"w": ("float32", [6, 3])})
 
 
+def second_saves():
+    """The same items once more: hashes are exchanged, not plans; what a step changes is there."""
+    lines = [tensor(r, f"layer.{i}", "float32", [6, 3], [2 * r, 0], [2, 3]) for r in range(3) for i in range(40)]
+    lines += [["json", r, "step", '{"step": @}'] for r in range(3)] + [["json", r, f"rng.{r}", f'"@ of {r}"'] for r in range(3)]
+    target, said = save("second", 3, lines, "repeat=3", "files=2", "log")
+    plans = [json.loads(line[4:]) for line in said if line.startswith("log ") and '"plan"' in line]
+    sent = {t: sum(j["bytes"] for j in plans if j["target"].endswith(f"second{t}")) for t in range(3)}
+    check("second: hashes instead of plans", sent[1] < sent[0] / 3 and sent[2] == sent[1], sent)
+    for i in range(3):
+        check_tensors(f"second{i}", f"{target}{i}", {f"layer.{k}": ("float32", [6, 3]) for k in range(40)})
+        state = {"step": None, **{f"rng.{r}": None for r in range(3)}}
+        dcp.load(state, checkpoint_id=f"{target}{i}")
+        check(f"second{i}: objects", state == {"step": {"step": 10 ** (i + 1)}, **{f"rng.{r}": f"{10 ** (i + 1)} of {r}" for r in range(3)}}, state)
+
+
 def halves(key):
     return [tensor(r, key, "float32", [8, 5], [4 * r, 0], [4, 5]) for r in range(2)]
 
@@ -301,6 +316,7 @@ try:
     bad_input()
     overwriting()
     async_saves()
+    second_saves()
     megatron()
     olmo()
     manifest()
