@@ -431,6 +431,7 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_plan_paths.c \
 	%D%/save/save_plan_text.c \
 	%D%/save/save_run.c \
+	%D%/save/save_shown.c \
 	%D%/save/save_stage.c \
 	%D%/save/save_stage_fill.c \
 	%D%/save/save_target.c \

@@ -81,4 +81,10 @@ int sf_save_archive(const struct shardfuse_save_object *o, bool in_list, struct 
 int sf_save_items_file(struct sf_save_items *s, const char *name, const void *at, size_t len,
                        struct sf_error *err);
 
+/* A name from outside as a message has it: escaped (sf_escape_text), its beginning where it is long. */
+struct sf_save_shown {
+	char at[208];
+};
+struct sf_save_shown sf_save_shown(const char *name, size_t len);
+
 #endif

@@ -58,7 +58,8 @@ static int push_archive(struct sf_save_items *s, struct sf_save_item *item,
 	void *at = sf_buf_check(bytes) < 0 ? NULL : sf_arena_alloc(&s->arena, bytes->len);
 
 	if (!at)
-		return sf_fail(err, -ENOMEM, "no memory for object '%.200s'", item->key);
+		return sf_fail(err, -ENOMEM, "no memory for object '%s'",
+		               sf_save_shown(item->key, item->key_len).at);
 	memcpy(at, bytes->at, bytes->len);
 	item->archive = at;
 	item->bytes = item->stored = bytes->len;
@@ -82,7 +83,7 @@ int sf_save_items_object(struct sf_save_items *s, const struct shardfuse_save_ob
 		return r;
 	r = sf_save_archive(&o, s->in_lists, &bytes, err);
 	if (r < 0)
-		sf_fail_ctx(err, r, "object '%.200s'", item.key);
+		sf_fail_ctx(err, r, "object '%s'", sf_save_shown(item.key, item.key_len).at);
 	else
 		r = push_archive(s, &item, &bytes, err);
 	sf_buf_release(&bytes);

@@ -113,15 +113,15 @@ static int hole(struct assign *a, const struct sf_global_key *k, uint32_t n, con
 	if (before < n) {
 		sf_plan_box_text(box, sizeof(box), coords + 2 * k->ndim * before, k->ndim);
 		return sf_fail(a->err, -EINVAL,
-		               "tensor '%.200s': no rank has element %s of %s; rank %u's box %s "
+		               "tensor '%s': no rank has element %s of %s; rank %u's box %s "
 		               "ends before it, ranks %u to %u have boxes of it",
-		               k->key, point, whole, rank[a->group[before].first], box, rank[0],
-		               last);
+		               sf_save_shown(k->key, k->key_len).at, point, whole,
+		               rank[a->group[before].first], box, rank[0], last);
 	}
 	return sf_fail(a->err, -EINVAL,
-	               "tensor '%.200s': no rank has element %s of %s; ranks %u to %u have boxes "
+	               "tensor '%s': no rank has element %s of %s; ranks %u to %u have boxes "
 	               "of it",
-	               k->key, point, whole, rank[0], last);
+	               sf_save_shown(k->key, k->key_len).at, point, whole, rank[0], last);
 }
 
 static int not_tiled(struct assign *a, const struct sf_global_key *k, uint32_t n)
@@ -137,7 +137,8 @@ static int not_tiled(struct assign *a, const struct sf_global_key *k, uint32_t n
 	if (coords)
 		r = sf_cover_find(k->shape, k->ndim, coords, n, at, &x, &y);
 	if (r < 0) {
-		sf_fail(a->err, r, "no memory to check tensor '%.200s'", k->key);
+		sf_fail(a->err, r, "no memory to check tensor '%s'",
+		        sf_save_shown(k->key, k->key_len).at);
 	} else if (r < 2) {
 		r = hole(a, k, n, coords, at);
 	} else {
@@ -146,10 +147,10 @@ static int not_tiled(struct assign *a, const struct sf_global_key *k, uint32_t n
 		sf_plan_box_text(other, sizeof(other), coords + 2 * k->ndim * y, k->ndim);
 		sf_plan_point_text(point, sizeof(point), at, k->ndim);
 		r = sf_fail(a->err, -EINVAL,
-		            "tensor '%.200s': rank %u's box %s and rank %u's %s overlap at "
+		            "tensor '%s': rank %u's box %s and rank %u's %s overlap at "
 		            "element %s",
-		            k->key, rank[a->group[x].first], one, rank[a->group[y].first], other,
-		            point);
+		            sf_save_shown(k->key, k->key_len).at, rank[a->group[x].first], one,
+		            rank[a->group[y].first], other, point);
 	}
 	free(coords);
 	return r;

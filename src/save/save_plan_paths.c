@@ -40,10 +40,15 @@ static int no_memory(const struct tree *t)
 	return sf_fail(t->err, -ENOMEM, "no memory for the paths of %zu keys", t->m->key.n);
 }
 
+static struct sf_save_shown shown(const struct tree *t, uint32_t key)
+{
+	return sf_save_shown(t->m->key.at[key].key, t->m->key.at[key].key_len);
+}
+
 static int clash(const struct tree *t, uint32_t key, uint32_t other, const char *why)
 {
-	return sf_fail(t->err, -EINVAL, "'%.200s' of rank %u and '%.200s' of rank %u: %s",
-	               t->m->key.at[other].key, t->m->more.at[other].rank, t->m->key.at[key].key,
+	return sf_fail(t->err, -EINVAL, "'%s' of rank %u and '%s' of rank %u: %s",
+	               shown(t, other).at, t->m->more.at[other].rank, shown(t, key).at,
 	               t->m->more.at[key].rank, why);
 }
 
