@@ -319,11 +319,12 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 
 # What runs on several ranks, by mpirun; these skip themselves where it is missing.
 if HAVE_MPI
-check_PROGRAMS += %D%/mpi/mpi_comm
-TESTS += %D%/mpi/test_comm_mpi.sh %D%/mpi/test_examples.sh
+check_PROGRAMS += %D%/mpi/mpi_comm %D%/mpi/mpi_save
+TESTS += %D%/mpi/test_comm_mpi.sh %D%/mpi/test_save_mpi.sh %D%/mpi/test_examples.sh
 endif
-%C%_mpi_mpi_comm_CFLAGS = $(AM_CFLAGS)
 %C%_mpi_mpi_comm_LDADD = libsfmpi.la libsf.la $(MPI_LIBS)
+# the public libraries alone
+%C%_mpi_mpi_save_LDADD = libshardfuse-mpi.la libshardfuse.la $(MPI_LIBS)
 
 # Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
 TESTS_FUZZ = \

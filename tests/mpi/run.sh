@@ -40,6 +40,25 @@ check() { # WHAT STATUS
 	fi
 }
 
+# levels PROGRAM: with threads and without, on 1 to 4 ranks; the program is given a directory of its own.
+levels() {
+	for level in multiple funneled; do
+		for n in 1 2 3 4; do
+			mkdir -p "$work/$level$n"
+			mpi $n "$1" $level "$work/$level$n" >"$work/said" 2>&1
+			r=$?
+			if [ $r = 77 ]; then
+				grep SKIP "$work/said"
+				skipped=$((skipped + 1))
+			elif [ $r = 0 ]; then
+				passed=$((passed + $(sed -n 's/ passed$//p' "$work/said")))
+			else
+				check "$1: $n ranks, $level: exit status $r" 1
+			fi
+		done
+	done
+}
+
 finish() {
 	echo "$passed passed, $failed failed, $skipped skipped"
 	[ "$failed" = 0 ]
