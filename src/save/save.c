@@ -105,6 +105,9 @@ static int take_options(struct shardfuse_save *s, const struct shardfuse_save_op
 	if (!s->opt.write_timeout_ms)
 		s->opt.write_timeout_ms = SF_SAVE_WRITE_TIMEOUT_MS;
 	r = sf_save_format_find(s->opt.format, &s->format, err);
+	if (r >= 0 && s->opt.zstd && strcmp(s->format->name, "dcp") != 0)
+		r = sf_fail(err, -EINVAL, "zstd: items of format %s are not compressed",
+		            s->format->name);
 	if (r < 0 || !s->opt.format_metadata)
 		return r;
 	s->format_metadata = strdup(s->opt.format_metadata);

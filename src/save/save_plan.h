@@ -101,5 +101,10 @@ int sf_save_layout(const struct sf_layout_in *in, uint64_t n, const uint8_t *wri
                    uint32_t *ret_file, uint64_t *ret_off, struct sf_error *err);
 /* Fills file, off and len of the columns. */
 int sf_global_plan_layout(struct sf_global_plan *g, unsigned nfiles, struct sf_error *err);
+/* The same from what ranks tell of the items that they wrote, in their order, where sizes are known only
+ * then: SF_PLACE_BYTES each, u32 file, u64 offset, u64 length; little-endian. -EBADMSG. */
+#define SF_PLACE_BYTES 20
+int sf_global_plan_places(struct sf_global_plan *g, const struct sf_save_record *told,
+                          unsigned nfiles, struct sf_error *err);
 
 #endif

@@ -71,6 +71,7 @@ int sf_save_keep_take(struct shardfuse_save *s, bool refuse, struct sf_error *er
 void sf_save_keep_give(struct shardfuse_save *s); /* that it has none is fine */
 
 #define SF_SAVE_MANIFEST ".shardfuse-manifest.json"
+#define SF_MANIFEST_BYTES 40 /* that are told of a shard */
 /* save_manifest.c: a rank's shards into what it tells; rank 0: all of them, from byte @at of each record,
  * into the manifest. */
 void sf_save_manifest_tell(const struct sf_shard_file *file, unsigned n, struct sf_buf *record);

@@ -294,6 +294,17 @@ def manifest():
         check(f"manifest: {name}", is_ == {"size": len(b), "sha256": hashlib.sha256(b).hexdigest()}, is_)
 
 
+def compressed():
+    _, _, shapes = random_saves(11, 3, "zstd=3", "files=2", "manifest", name="zstd")
+    lines = [tensor(r, "w", "float32", [400, 100], [100 * r, 0], [100, 100]) for r in range(4)] + [["json", r, "step", '{"a": @}'] for r in range(4)]
+    target, _ = save("zstd_often", 4, lines, "zstd=3", "repeat=2", "async")
+    for i in range(2):
+        check_tensors(f"zstd_often{i}", f"{target}{i}", {"w": ("float32", [400, 100])})
+    size = sum(os.path.getsize(os.path.join(target + "0", n)) for n in os.listdir(target + "0"))
+    check("zstd: it is smaller", size < 400 * 100 * 4 / 2, size)
+    refused("zstd_olmo", 1, [tensor(0, "w", "float32", [2])], "zstd", "zstd=3", "format=olmo")
+
+
 def logs_and_plan():
     lines = [tensor(r, "w", "float32", [8, 5], [4 * r, 0], [4, 5]) for r in range(2)]
     _, said = save("logged", 2, lines, "log")
@@ -320,6 +331,7 @@ try:
     megatron()
     olmo()
     manifest()
+    compressed()
     logs_and_plan()
 finally:
     shutil.rmtree(TMP, ignore_errors=True)
