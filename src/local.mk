@@ -520,7 +520,8 @@ SF_SOURCES_CLI = \
 	%D%/cli/text.c \
 	%D%/cli/train_state.c \
 	%D%/cli/values.c \
-	%D%/cli/verify_deep.c
+	%D%/cli/verify_deep.c \
+	%D%/cli/verify_manifest.c
 
 # libsfcore is what the library is made of; libsf has what the programs have beside it.
 noinst_LTLIBRARIES += libsfcore.la libsf.la

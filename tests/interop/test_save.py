@@ -294,6 +294,22 @@ def manifest():
         check(f"manifest: {name}", is_ == {"size": len(b), "sha256": hashlib.sha256(b).hexdigest()}, is_)
 
 
+    check("manifest: verify --deep", run("verify", "--deep", target).returncode == 0)
+    # in a gap between items or an archive's name: what no CRC covers
+    name = sorted(told)[0]
+    with open(os.path.join(target, name), "r+b") as f:
+        b = bytearray(f.read())
+        at = bytes(b).index(b"PK\x06\x06") + 30
+        b[at] ^= 1
+        f.seek(0)
+        f.write(b)
+    r = run("verify", "--deep", target)
+    check("manifest: a byte that changed is found", r.returncode == 1 and "sha256" in r.stdout and name in r.stdout, r.stdout + r.stderr)
+    os.unlink(os.path.join(target, name))
+    r = run("verify", "--deep", target)
+    check("manifest: a file that went is named", r.returncode != 0 and name in r.stdout, r.stdout + r.stderr)
+
+
 def compressed():
     _, _, shapes = random_saves(11, 3, "zstd=3", "files=2", "manifest", name="zstd")
     lines = [tensor(r, "w", "float32", [400, 100], [100 * r, 0], [100, 100]) for r in range(4)] + [["json", r, "step", '{"a": @}'] for r in range(4)]
