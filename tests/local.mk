@@ -223,6 +223,7 @@ TESTS_FAULT = \
 	%D%/fault/test_cache_slow \
 	%D%/fault/test_builder_faults \
 	%D%/fault/test_save_plan_faults \
+	%D%/fault/test_save_tree_faults \
 	%D%/fault/test_seam_faults \
 	%D%/fault/test_store_faults \
 	%D%/fault/test_load_faults \
@@ -249,6 +250,9 @@ syscall_fault_ldflags = $(AM_LDFLAGS) \
 %C%_fault_test_builder_faults_SOURCES = %D%/fault/test_builder_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_SOURCES = %D%/fault/test_seam_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
+%C%_fault_test_save_tree_faults_SOURCES = %D%/fault/test_save_tree_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_save_tree_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_gettime \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 %C%_fault_test_save_plan_faults_SOURCES = %D%/fault/test_save_plan_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_save_plan_faults_LDFLAGS = $(AM_LDFLAGS) \
