@@ -20,8 +20,8 @@ value: base store parse ckpt format read catalog
 view: base store parse ckpt format read catalog value
 tree: base store parse ckpt format read catalog value view
 lib: base store parse ckpt format read catalog value view tree
-tool: base store parse ckpt format read catalog value view tree lib
 save: base store parse
+tool: base store parse ckpt format read catalog value view tree lib save
 mpi: base save
 cli: base store parse ckpt format read catalog value view tree lib tool save
 fuse: base store parse ckpt format read catalog value view tree lib tool cli

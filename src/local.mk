@@ -418,20 +418,16 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_layout.c \
 	%D%/save/save_log.c \
 	%D%/save/save_manifest.c \
-	%D%/save/save_megatron.c \
 	%D%/save/save_olmo.c \
 	%D%/save/save_plan.c \
-	%D%/save/save_plan_again.c \
 	%D%/save/save_plan_assign.c \
 	%D%/save/save_plan_boxes.c \
 	%D%/save/save_plan_cover.c \
 	%D%/save/save_plan_encode.c \
 	%D%/save/save_plan_json.c \
 	%D%/save/save_plan_keys.c \
-	%D%/save/save_plan_paths.c \
 	%D%/save/save_plan_text.c \
 	%D%/save/save_run.c \
-	%D%/save/save_shown.c \
 	%D%/save/save_stage.c \
 	%D%/save/save_stage_fill.c \
 	%D%/save/save_target.c \
@@ -459,6 +455,7 @@ SF_SOURCES_LIB = \
 	%D%/lib/session_watch.c
 
 SF_SOURCES_TOOL = \
+	%D%/tool/apart.c \
 	%D%/tool/ask.c \
 	%D%/tool/claims.c \
 	%D%/tool/common.c \
@@ -470,6 +467,8 @@ SF_SOURCES_TOOL = \
 	%D%/tool/options.c \
 	%D%/tool/parallel.c \
 	%D%/tool/progress.c \
+	%D%/tool/reshard.c \
+	%D%/tool/reshard_plan.c \
 	%D%/tool/stats.c \
 	%D%/tool/value_diff.c \
 	%D%/tool/warm.c \
@@ -489,9 +488,11 @@ SF_SOURCES_CLI = \
 	%D%/cli/cmd_export.c \
 	%D%/cli/cmd_find.c \
 	%D%/cli/cmd_get.c \
+	%D%/cli/cmd_import.c \
 	%D%/cli/cmd_info.c \
 	%D%/cli/cmd_keys.c \
 	%D%/cli/cmd_ls.c \
+	%D%/cli/cmd_reshard.c \
 	%D%/cli/cmd_rm_keys.c \
 	%D%/cli/cmd_stats.c \
 	%D%/cli/cmd_verify.c \
@@ -516,12 +517,13 @@ SF_SOURCES_CLI = \
 	%D%/cli/old_files.c \
 	%D%/cli/out_list.c \
 	%D%/cli/table.c \
+	%D%/cli/target_url.c \
 	%D%/cli/terminal.c \
 	%D%/cli/text.c \
 	%D%/cli/train_state.c \
 	%D%/cli/values.c \
 	%D%/cli/verify_deep.c \
-	%D%/cli/verify_manifest.c
+	%D%/cli/write_anew.c
 
 # libsfcore is what the library is made of; libsf has what the programs have beside it.
 noinst_LTLIBRARIES += libsfcore.la libsf.la

@@ -15,10 +15,10 @@
 #include "tool/progress.h"
 
 static const struct sf_cmd *const verbs[] = {
-	&sf_cmd_info,  &sf_cmd_keys,    &sf_cmd_ls,      &sf_cmd_cat,
-	&sf_cmd_get,   &sf_cmd_export,  &sf_cmd_verify,  &sf_cmd_diff,
-	&sf_cmd_stats, &sf_cmd_explain, &sf_cmd_rm_keys, &sf_cmd_warm,
-	&sf_cmd_drop,  &sf_cmd_doctor,  &sf_cmd_find,    &sf_cmd_latest,
+	&sf_cmd_info,    &sf_cmd_keys,   &sf_cmd_ls,      &sf_cmd_cat,    &sf_cmd_get,
+	&sf_cmd_export,  &sf_cmd_verify, &sf_cmd_diff,    &sf_cmd_stats,  &sf_cmd_explain,
+	&sf_cmd_rm_keys, &sf_cmd_warm,   &sf_cmd_drop,    &sf_cmd_doctor, &sf_cmd_find,
+	&sf_cmd_latest,  &sf_cmd_import, &sf_cmd_reshard,
 };
 
 static void section(const char *title, const struct sf_opt *table, size_t width, FILE *f)

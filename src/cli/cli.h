@@ -24,7 +24,7 @@ struct sf_cmd {
 };
 extern const struct sf_cmd sf_cmd_info, sf_cmd_keys, sf_cmd_ls, sf_cmd_cat, sf_cmd_get,
 	sf_cmd_export, sf_cmd_verify, sf_cmd_diff, sf_cmd_stats, sf_cmd_explain, sf_cmd_rm_keys,
-	sf_cmd_warm, sf_cmd_drop, sf_cmd_doctor, sf_cmd_find, sf_cmd_latest;
+	sf_cmd_warm, sf_cmd_drop, sf_cmd_doctor, sf_cmd_find, sf_cmd_latest, sf_cmd_import, sf_cmd_reshard;
 
 /*
  * sf_cli_main - find argv[1] in the verbs (ours, then @more) and run it. "--help", "--version",

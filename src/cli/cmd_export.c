@@ -14,7 +14,9 @@
 #include "cli/export_hf.h"
 #include "cli/old_files.h"
 #include "cli/out_list.h"
+#include "cli/target_url.h"
 #include "cli/text.h"
+#include "cli/write_anew.h"
 #include "tool/interrupt.h"
 #include "view/view_size.h"
 
@@ -24,6 +26,7 @@ struct export_options {
 	const char *format, *strategy;
 	bool optim, no_optim, force;
 	unsigned jobs; /* 0: one per core */
+	unsigned ranks;
 };
 
 static int parse_jobs(void *dest, const char *value, struct sf_error *err)
@@ -43,7 +46,7 @@ static int parse_jobs(void *dest, const char *value, struct sf_error *err)
 
 #define AT(field) offsetof(struct export_options, field)
 static const struct sf_opt options[] = {
-	{ "format", 0, SF_OPT_STR, AT(format), NULL, "pt|safetensors|hf|npy",
+	{ "format", 0, SF_OPT_STR, AT(format), NULL, "pt|safetensors|hf|npy|dcp",
 	  "default: from TARGET's name; *.pt gets everything, *.safetensors the model" },
 	{ "strategy", 0, SF_OPT_STR, AT(strategy), NULL, "NAME",
 	  "one_file (default), one_file_per_tensor, chunks" },
@@ -53,6 +56,8 @@ static const struct sf_opt options[] = {
 	{ "force", 0, SF_OPT_FLAG, AT(force), NULL, NULL, "overwrite existing files" },
 	{ "jobs", 'j', SF_OPT_CALL, 0, parse_jobs, "N",
 	  "threads that write (default: one per core)" },
+	{ "ranks", 0, SF_OPT_UINT, AT(ranks), NULL, "N",
+	  "of dcp: shards, as N ranks would write them (default 1)" },
 	{ 0 },
 };
 
@@ -374,20 +379,6 @@ static int bad_usage(struct sf_error *err)
 	return sf_cli_error(SF_EXIT_USAGE, err);
 }
 
-/* Without userinfo and query, which may hold secrets. */
-static int refuse_url(const char *target)
-{
-	const char *host = strstr(target, "://") + 3, *slash = strchr(host, '/');
-	const char *at = memrchr(host, '@', slash ? (size_t)(slash - host) : strlen(host));
-	struct sf_error err = SF_ERROR_INIT;
-
-	sf_fail(&err, -ENOTSUP,
-	        "'%.*s%.*s': URL targets are not supported yet: export to a local path",
-	        (int)(host - target), target, (int)strcspn(at ? at + 1 : host, "?#"),
-	        at ? at + 1 : host);
-	return bad_usage(&err);
-}
-
 /* A directory may be called anything if it is there. */
 static bool contradicts(const struct export *x)
 {
@@ -403,18 +394,15 @@ static int choose_format(struct export *x, const struct export_options *o, struc
 {
 	int format = o->format ? -1 : named_format(x->target);
 
-	if (o->format && strcmp(o->format, "dcp") == 0)
-		return sf_fail(err, -ENOTSUP,
-		               "--format dcp: this version does not write DCP checkpoints");
 	for (int f = 0; o->format && f < SF_OUT_NFORMATS; f++)
 		if (f != SF_OUT_RAW && f != SF_OUT_JSON &&
 		    strcmp(o->format, sf_out_format_names[f]) == 0)
 			format = f;
 	if (format < 0)
 		return sf_fail(err, -EINVAL,
-		               o->format ? "--format %s: expected pt, safetensors, hf or npy"
+		               o->format ? "--format %s: expected pt, safetensors, hf, npy or dcp"
 		                         : "'%s' does not say the format: add --format pt, "
-		                           "safetensors, hf or npy",
+		                           "safetensors, hf, npy or dcp",
 		               o->format ? o->format : x->target);
 	x->format = (enum sf_out_format)format;
 	if (contradicts(x))
@@ -457,11 +445,33 @@ static int choose_optim(struct export *x, const struct export_options *o,
 	return 0;
 }
 
+/* A sharded checkpoint: of everything, as .pt in one file. */
+static int export_dcp(const struct export_options *o, const struct sf_common *common, char *source,
+                      const char *target)
+{
+	const struct sf_anew_options anew = {
+		.format = "dcp",
+		.ranks = o->ranks ? o->ranks : 1,
+		.force = o->force,
+		.no_optim = o->no_optim,
+	};
+	struct sf_error err = SF_ERROR_INIT;
+
+	if (o->strategy)
+		sf_fail(&err, -EINVAL, "--strategy: of pt, safetensors and npy alone");
+	else if (o->jobs)
+		sf_fail(&err, -EINVAL, "-j: --format dcp has a thread for each of its --ranks");
+	else if (o->optim && o->no_optim)
+		sf_fail(&err, -EINVAL, "--optim and --no-optim exclude each other");
+	else
+		return sf_write_anew(common, &source, 1, target, &anew);
+	return bad_usage(&err);
+}
+
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	const struct export_options *o = opt;
-	const char *source = argv[0];
-	char *target = argv[1];
+	char *source = argv[0], *target = argv[1];
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_session s;
 	struct export x = { .s = &s,
@@ -472,7 +482,13 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	(void)argc;
 
 	if (strstr(target, "://"))
-		return refuse_url(target);
+		return sf_refuse_url(target, "export");
+	if (o->format && strcmp(o->format, "dcp") == 0)
+		return export_dcp(o, common, source, target);
+	if (o->ranks) {
+		sf_fail(&err, -EINVAL, "--ranks: of --format dcp alone");
+		return bad_usage(&err);
+	}
 	for (size_t n = strlen(target); n > 1 && target[n - 1] == '/'; x.dir = true)
 		target[--n] = '\0';
 	r = choose_format(&x, o, &err);
@@ -498,8 +514,8 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 
 const struct sf_cmd sf_cmd_export = {
 	.name = "export",
-	.usage = "SOURCE TARGET [--format pt|safetensors|hf|npy] [--strategy NAME] "
-		 "[--optim|--no-optim] [--force] [-j N]",
+	.usage = "SOURCE TARGET [--format pt|safetensors|hf|npy|dcp] [--strategy NAME] "
+		 "[--optim|--no-optim] [--ranks N] [--force] [-j N]",
 	.about = "write the views as real files",
 	.example = "shardfuse export /ckpt/step1000 model.safetensors\n  shardfuse export "
 		   "/ckpt/step1000 /models/mine --format hf --dtype bf16",

@@ -175,29 +175,15 @@ int shardfuse_object_pt(struct shardfuse *h, uint64_t object, void **ret, size_t
 {
 	struct sf_error e = SF_ERROR_INIT;
 	struct sf_vfile *f = NULL;
-	SF_FREE uint8_t *at = NULL;
 	struct sf_selection sel = { .n = 1, .cast = true, .bare = true };
-	uint64_t size = 0;
 	uint32_t entry = SF_NONE;
-	int64_t got = 0;
 	int r = find_object(h, object, &entry, &e);
 
 	sel.entry = &entry;
 	if (r >= 0)
 		r = sf_view_pt(h->s.catalog, h->s.reader, &sel, &f, &e);
 	if (r >= 0)
-		r = sf_vfile_prepare(f, &e);
-	if (r >= 0)
-		r = sf_vfile_size(f, &size);
-	if (r >= 0 && (size >= SIZE_MAX || !(at = malloc((size_t)size + 1))))
-		r = sf_fail(&e, -ENOMEM, "no memory for a value of %llu bytes",
-		            (unsigned long long)size);
-	if (r >= 0)
-		got = sf_vfile_pread(f, 0, at, (size_t)size, &e);
+		r = sf_vfile_read_all(f, ret, ret_len, &e);
 	sf_vfile_unref(f);
-	if (r < 0 || got < 0)
-		return sf_public_fail(err, &e, r < 0 ? r : (int)got);
-	*ret = SF_STEAL(at);
-	*ret_len = (size_t)size;
-	return 0;
+	return sf_public_fail(err, &e, r);
 }

@@ -160,6 +160,27 @@ int64_t sf_vfile_pread(struct sf_vfile *f, uint64_t off, void *buf, uint64_t len
 	return r < 0 ? r : (int64_t)q.rd.len;
 }
 
+int sf_vfile_read_all(struct sf_vfile *f, void **ret, size_t *ret_len, struct sf_error *err)
+{
+	SF_FREE uint8_t *at = NULL;
+	uint64_t size = 0;
+	int64_t got = 0;
+	int r = sf_vfile_prepare(f, err);
+
+	if (r >= 0)
+		r = sf_vfile_size(f, &size);
+	if (r >= 0 && (size >= SIZE_MAX || !(at = malloc((size_t)size + 1))))
+		r = sf_fail(err, -ENOMEM, "no memory for a value of %llu bytes",
+		            (unsigned long long)size);
+	if (r >= 0)
+		got = sf_vfile_pread(f, 0, at, (size_t)size, err);
+	if (r < 0 || got < 0)
+		return r < 0 ? r : (int)got;
+	*ret = SF_STEAL(at);
+	*ret_len = (size_t)size;
+	return 0;
+}
+
 struct sf_readahead *sf_vfile_join_readahead(struct sf_vfile *f)
 {
 	struct sf_readahead *a;

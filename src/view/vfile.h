@@ -66,5 +66,7 @@ int sf_vfile_emit(void *vfile, uint64_t off, uint64_t len, struct sf_parts *part
  * joined. */
 int64_t sf_vfile_pread(struct sf_vfile *f, uint64_t off, void *buf, uint64_t len,
                        struct sf_error *err);
+/* All of a small one: *ret is malloc'ed, never NULL. */
+int sf_vfile_read_all(struct sf_vfile *f, void **ret, size_t *ret_len, struct sf_error *err);
 
 #endif

@@ -1,0 +1,116 @@
+#include "config.h"
+
+#include <errno.h>
+#include <fts.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "base/mem.h"
+#include "cli/cli.h"
+#include "cli/text.h"
+#include "cli/write_anew.h"
+#include "tool/interrupt.h"
+#include "tool/reshard.h"
+
+/* Bytes of its files. */
+static uint64_t bytes_of(char *dir)
+{
+	char *dirs[2] = { dir, NULL };
+	FTS *walk = fts_open(dirs, FTS_PHYSICAL | FTS_NOCHDIR, NULL);
+	uint64_t sum = 0;
+	FTSENT *e;
+
+	while (walk && (e = fts_read(walk)) != NULL)
+		if (e->fts_info == FTS_F)
+			sum += (uint64_t)e->fts_statp->st_size;
+	if (walk)
+		fts_close(walk);
+	return sum;
+}
+
+static int report(const char *target, const struct sf_progress *progress, bool quiet,
+                  struct sf_error *err)
+{
+	SF_FREE char *dir = strdup(target);
+
+	if (!dir)
+		return sf_fail(err, -ENOMEM, "'%s'", target);
+	if (!quiet) {
+		sf_put_name(stdout, dir, strlen(dir));
+		printf("\t%" PRIu64 "\n", bytes_of(dir));
+	}
+	sf_progress_summary(progress, "wrote");
+	return 0;
+}
+
+/* One after another, with what they share in @o's io. */
+static int open_all(struct sf_session *s, struct sf_session **at, char *const *source, size_t n,
+                    const struct sf_session_options *o, size_t *ret_open, struct sf_error *err)
+{
+	int r = 0;
+
+	for (*ret_open = 0; *ret_open < n && r >= 0; *ret_open += r >= 0) {
+		at[*ret_open] = &s[*ret_open];
+		r = sf_session_open(&s[*ret_open], o, source[*ret_open], err);
+	}
+	return r;
+}
+
+static int write_all(const struct sf_session_options *given, char *const *source, size_t n,
+                     const char *target, const struct sf_reshard_options *o, struct sf_error *err)
+{
+	struct sf_session_options own = *given;
+	SF_FREE struct sf_session *s = sf_alloc_array(n, sizeof(*s));
+	SF_FREE struct sf_session **at = sf_alloc_array(n, sizeof(struct sf_session *));
+	struct sf_io io = { 0 };
+	size_t open = 0;
+	int r;
+
+	if (!s || !at)
+		return sf_fail(err, -ENOMEM, "no memory for %zu sources", n);
+	own.memory -= o->memory;
+	r = sf_session_io(&io, &own, err);
+	own.io = &io;
+	if (r >= 0)
+		r = open_all(s, at, source, n, &own, &open, err);
+	if (r >= 0)
+		r = sf_reshard(at, n, target, o, err);
+	while (open > 0)
+		sf_session_close(&s[--open]);
+	sf_io_release(&io);
+	return r;
+}
+
+int sf_write_anew(const struct sf_common *common, char *const *source, size_t n, const char *target,
+                  const struct sf_anew_options *o)
+{
+	struct sf_progress progress;
+	struct sf_error err = SF_ERROR_INIT;
+	const struct sf_reshard_options opt = {
+		.format = o->format,
+		.ranks = o->ranks,
+		.force = o->force,
+		.no_optim = o->no_optim,
+		.memory = common->session.memory / 2,
+		.log = common->session.log,
+		.progress = &progress,
+	};
+	int r;
+
+	if (common->session.view.objects == SF_OBJECTS_PLAIN)
+		r = sf_fail(&err, -EINVAL,
+		            "--objects plain: values are written as they are, or not (none)");
+	else
+		r = sf_reshard_check(target, &opt, &err);
+	if (r < 0)
+		return sf_cli_error(SF_EXIT_USAGE, &err);
+	sf_interrupt_init();
+	sf_progress_init(&progress, common->quiet);
+	r = write_all(&common->session, source, n, target, &opt, &err);
+	if (r >= 0)
+		r = report(target, &progress, common->quiet, &err);
+	return r < 0 ? sf_cli_error(SF_EXIT_FAILED, &err) : SF_EXIT_OK;
+}

@@ -1,0 +1,18 @@
+/* What import, reshard and export --format dcp have in common. */
+#ifndef SF_CLI_WRITE_ANEW_H
+#define SF_CLI_WRITE_ANEW_H
+
+#include "tool/common.h"
+
+struct sf_anew_options {
+	const char *format; /* NULL: dcp */
+	unsigned ranks;
+	bool force, no_optim; /* no_optim: without the optimizer's groups */
+};
+
+/* What the sources show is written as one sharded checkpoint. Prints "TARGET<tab>BYTES", unless quiet.
+ * Returns the exit code; messages are on stderr already. */
+int sf_write_anew(const struct sf_common *common, char *const *source, size_t n, const char *target,
+                  const struct sf_anew_options *o);
+
+#endif

@@ -1,0 +1,37 @@
+/* A checkpoint written anew: sharded, by as many ranks as are asked for, all of them threads of this
+ * process. */
+#ifndef SF_TOOL_RESHARD_H
+#define SF_TOOL_RESHARD_H
+
+#include "lib/session.h"
+#include "tool/progress.h"
+
+#define SF_RESHARD_RANKS_MAX 1024
+
+struct sf_reshard_options {
+	const char *format; /* struct shardfuse_save_options'; NULL: "dcp" */
+	uint32_t ranks;     /* 1 … SF_RESHARD_RANKS_MAX */
+	bool force;         /* a checkpoint that is there is replaced */
+	bool no_optim;      /* keys of the optimizer's groups are left out */
+	uint64_t memory;    /* bytes for what was read and is not yet written, of all ranks */
+	const struct sf_log *log;
+	struct sf_progress *progress;
+};
+
+/*
+ * sf_reshard - the keys that the sessions show become the checkpoint @target, a directory: each rank's slice
+ * of a tensor is read when it is written.
+ *
+ * Ends at a signal (tool/interrupt.h) with nothing left. Fills and shows the progress.
+ * Errors:  -EINVAL a key that two sessions have, a target that lies in a source or the other way round, no
+ *          key at all; -EEXIST; -ENOENT the target's directory is not there; -ENOSPC; -EBADMSG a damaged
+ *          tensor; those of reading and of shardfuse_save_commit. Nothing is left after one.
+ * Memory:  o->memory, the objects' values, and about 300 bytes for each piece of a tensor.
+ */
+int sf_reshard(struct sf_session *const *source, size_t nsources, const char *target,
+               const struct sf_reshard_options *o, struct sf_error *err);
+
+/* What is wrong with format, ranks or memory, or with @target as a name: -EINVAL. Looks at no file. */
+int sf_reshard_check(const char *target, const struct sf_reshard_options *o, struct sf_error *err);
+
+#endif
