@@ -403,7 +403,6 @@ SF_SOURCES_SAVE = \
 	%D%/save/comm_threads.c \
 	%D%/save/dcp_meta_put.c \
 	%D%/save/dcp_meta_write.c \
-	%D%/save/device_cuda_none.c \
 	%D%/save/device_host.c \
 	%D%/save/save.c \
 	%D%/save/save_agree.c \
@@ -444,6 +443,11 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_write_image.c \
 	%D%/save/save_write_out.c \
 	%D%/save/save_write_zstd.c
+if HAVE_CUDA
+SF_SOURCES_SAVE += %D%/save/device_cuda.c
+else
+SF_SOURCES_SAVE += %D%/save/device_cuda_none.c
+endif
 
 SF_SOURCES_LIB = \
 	%D%/lib/context.c \

@@ -223,6 +223,17 @@ struct shardfuse_save_step {
 	uint64_t index;
 };
 
+/*
+ * Where a tensor lies. CUDA memory (of a GPU; managed or pinned too) is copied to pinned buffers within
+ * options.staging, on a stream of the library's own. The CUDA runtime is found when the first such tensor
+ * is written: libcudart.so.13, .12 or .11.0, or what the environment's SHARDFUSE_CUDART names. Without
+ * it, a driver or a GPU commit fails with -ENOTSUP and what is missing; tensors in the host's memory
+ * need none of it. Where CUDA can tell that memory is not where it was said, commit fails with -EINVAL.
+ *
+ * Any GPU of the process; the caller's current one stays as it is, and no other is touched. Rows of a
+ * strided tensor are copied one by one: short ones (a transposed matrix) are slow, and better made
+ * contiguous before. No cudaDeviceReset between saves.
+ */
 enum shardfuse_device { SHARDFUSE_HOST, SHARDFUSE_CUDA };
 
 /* A piece of a tensor: a box of it that this rank has. */
@@ -245,7 +256,10 @@ struct shardfuse_save_tensor {
 	 * returned, unchanged. */
 	const void *at;
 	int device;   /* enum shardfuse_device */
-	void *stream; /* of CUDA memory: the bytes are there after what is queued on it so far */
+	/* Of CUDA memory: the bytes are there after what is queued on it when the save is committed. A
+	 * cudaStream_t of the same GPU (NULL: its default one); not cudaStreamPerThread, which is
+	 * another one in each thread, nor one that is being captured. */
+	void *stream;
 	int requires_grad; /* as torch would record it of a parameter */
 	/* NULL at: bytes [off, off + len) of the dense box, at save time; a thread of the library,
 	 * one at a time for one tensor, in order. Returns 0 or negative errno. */

@@ -276,6 +276,18 @@ noinst_LTLIBRARIES += libsftest.la
 libsftest_la_SOURCES = %D%/lib/file_range.c %D%/lib/http_server.c %D%/lib/sigv4_check.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
 LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 
+# Saves from CUDA memory: a runtime without a GPU, found as the real one is.
+if HAVE_CHECK
+if HAVE_CUDA
+check_LTLIBRARIES += %D%/lib/fake_cudart.la
+check_PROGRAMS += %D%/unit/test_device_cuda %D%/gpu/test_gpu_save
+TESTS += %D%/unit/test_device_cuda %D%/gpu/test_gpu_save
+endif
+endif
+%C%_lib_fake_cudart_la_SOURCES = %D%/lib/fake_cudart.c
+%C%_lib_fake_cudart_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -rpath /nowhere
+EXTRA_DIST += %D%/lib/box_world.h %D%/lib/fake_cudart.h
+
 # What a mount answers while storage is slow or fails; these skip themselves where /dev/fuse is missing.
 TESTS_FUSE = \
 	%D%/fuse/test_mount_answers \
@@ -447,6 +459,7 @@ SH_LOG_COMPILER = $(SHELL)
 AM_TESTS_ENVIRONMENT = \
 	SF_SRCDIR='$(abs_top_srcdir)'; export SF_SRCDIR; \
 	SF_TEST_DATA='$(abs_top_srcdir)/tests/data'; export SF_TEST_DATA; \
+	SF_FAKE_CUDART='$(abs_top_builddir)/tests/lib/.libs/fake_cudart.so'; export SF_FAKE_CUDART; \
 	SHARDFUSE='$(abs_top_builddir)/shardfuse'; export SHARDFUSE; \
 	CC='$(CC)'; export CC; \
 	SF_CPPFLAGS='$(AM_CPPFLAGS) $(CPPFLAGS)'; export SF_CPPFLAGS; \

@@ -40,12 +40,14 @@ static void host_free(const struct sf_device *d, void *at, size_t len)
 		free(at);
 }
 
-static int host_copy(const struct sf_device *d, void *to, const void *from, size_t len,
-                     void *stream, void **ret, struct sf_error *err)
+static int host_copy(const struct sf_device *d, const struct sf_device_rows *rows, size_t n,
+                     void *stream, void **copy, struct sf_error *err)
 {
-	(void)d, (void)stream, (void)err;
-	memcpy(to, from, len);
-	*ret = NULL;
+	(void)d, (void)stream, (void)copy, (void)err;
+	for (const struct sf_device_rows *w = rows; w < rows + n; w++)
+		for (uint64_t i = 0; i < w->n; i++)
+			memcpy((uint8_t *)w->to + i * w->run,
+			       (const uint8_t *)w->from + i * w->step, w->run);
 	return 0;
 }
 

@@ -5,6 +5,12 @@
 #include "base/vec.h"
 #include "save/save_item.h"
 
+/* @n rows of @run bytes, @step apart, that come side by side to @to. */
+struct sf_device_rows {
+	void *to;
+	const void *from;
+	uint64_t run, step, n;
+};
 /*
  * A device: where tensors lie and how they come to the host. Host memory is one (device_host.c), CUDA
  * another (device_cuda.c, found at run time). Any thread.
@@ -14,15 +20,21 @@ struct sf_device {
 	/* host memory that copies are fast to (pinned, huge pages), aligned to 4,096; NULL: no memory */
 	void *(*alloc)(const struct sf_device *d, size_t len);
 	void (*free)(const struct sf_device *d, void *at, size_t len);
-	/* Queues a copy of @len bytes from @from, behind what is queued on @stream so far; *ret is
-	 * waited for once, NULL: the copy is done. */
-	int (*copy)(const struct sf_device *d, void *to, const void *from, size_t len, void *stream,
-	            void **ret, struct sf_error *err);
+	/* Queues copies of one memory's rows, behind what is queued on @stream so far. *copy, if it is
+	 * not NULL, is one that is not waited for yet: one wait may be for both. Afterwards it is
+	 * waited for once; NULL: all is done. On a failure *copy is as before, and none of @rows on
+	 * its way. */
+	int (*copy)(const struct sf_device *d, const struct sf_device_rows *rows, size_t n,
+	            void *stream, void **copy, struct sf_error *err);
 	int (*wait)(const struct sf_device *d, void *copy, struct sf_error *err);
 };
 const struct sf_device *sf_device_host(void);
 /* -ENOTSUP with what is missing: no runtime library, no driver, no GPU. */
 int sf_device_cuda(const struct sf_device **ret, struct sf_error *err);
+/* Whether this process uses CUDA, as far as can be told: sf_device_cuda_check can ask it then. */
+bool sf_device_cuda_in_use(void);
+/* -EINVAL: @at is not in the memory that was said (CUDA's, or the host's). Nothing is read. */
+int sf_device_cuda_check(const void *at, bool said_cuda, struct sf_error *err);
 /* That of an item: of a tensor in CUDA memory CUDA, else the host. */
 int sf_stage_device(const struct sf_save_item *item, const struct sf_device **ret,
                     struct sf_error *err);

@@ -191,29 +191,60 @@ static void gather_host(const struct gather *g, uint64_t off, uint8_t *to, size_
 	}
 }
 
-/* The device copies run by run: nothing of it can be looked at here. */
+/* Rows that go to a device at once. */
+#define ROWS 32
+
+/* The next of at most @len bytes: the runs that are left of a row, or a part of one. */
+static uint64_t next_rows(const struct gather *g, struct place *p, uint64_t within, uint8_t *to,
+                          size_t len, struct sf_device_rows *ret)
+{
+	*ret = (struct sf_device_rows){ to, p->at + within, SF_MIN(g->run - within, len), 0, 1 };
+	if (g->n == 0)
+		return ret->run;
+	if (within == 0 && len >= g->run) {
+		ret->step = g->step[g->n - 1];
+		ret->n = SF_MIN(g->extent[g->n - 1] - p->c[g->n - 1], len / g->run);
+	}
+	place_move(g, g->n - 1, ret->n, p);
+	return ret->run * ret->n;
+}
+
+/* Rows go to @d, joined to the copy that was queued last where that can be. */
+static int copy_rows(const struct sf_device *d, const struct sf_device_rows *rows, size_t n,
+                     void *stream, struct sf_stage_copies *copies, struct sf_error *err)
+{
+	struct sf_stage_copy *last = copies->n ? &copies->at[copies->n - 1] : NULL;
+	void *before = last && last->device == d ? last->copy : NULL;
+	struct sf_stage_copy now = { d, before };
+
+	if (sf_stage_copies_reserve(copies, copies->n + 1) < 0)
+		return sf_fail(err, -ENOMEM, "copies from %s", d->name);
+	int r = d->copy(d, rows, n, stream, &now.copy, err);
+	if (r >= 0 && now.copy && now.copy != before)
+		sf_stage_copies_push(copies, now);
+	return r;
+}
+
+/* The device copies row by row: nothing of it can be looked at here. */
 static int gather_device(const struct gather *g, const struct sf_device *d, void *stream,
                          uint64_t off, uint8_t *to, size_t len, struct sf_stage_copies *copies,
                          struct sf_error *err)
 {
+	struct sf_device_rows rows[ROWS];
 	struct place p;
 	uint64_t within = off % g->run;
 	int r = 0;
 
 	place_begin(g, off / g->run, &p);
 	while (r >= 0 && len > 0) {
-		size_t part = SF_MIN(g->run - within, len);
-		struct sf_stage_copy copy = { d, NULL };
-		if (sf_stage_copies_reserve(copies, copies->n + 1) < 0)
-			return sf_fail(err, -ENOMEM, "copies from %s", d->name);
-		r = d->copy(d, to, p.at + within, part, stream, &copy.copy, err);
-		if (r >= 0 && copy.copy)
-			sf_stage_copies_push(copies, copy);
-		within = 0;
-		to += part;
-		len -= part;
-		if (g->n > 0)
-			place_move(g, g->n - 1, 1, &p);
+		size_t n = 0;
+		for (; n < ROWS && len > 0; n++) {
+			uint64_t part = next_rows(g, &p, within, to, len, &rows[n]);
+			within = 0;
+			to += part;
+			len -= part;
+		}
+		r = copy_rows(d, rows, n, stream, copies, err);
 	}
 	return r;
 }

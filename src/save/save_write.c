@@ -131,8 +131,10 @@ static int write_snapshot(struct sf_write_file *f, struct sf_error *err)
 
 	while (r >= 0 && !sf_write_walk_ended(f, &f->staged))
 		r = stage_one(f, &slabs, &first, err);
-	for (size_t i = first; r >= 0 && i < slabs.n; i++)
-		r = sf_stage_fill_wait(&slabs.at[i].copies, err);
+	for (size_t i = first; i < slabs.n; i++) { /* after a failure too: nobody reads it then */
+		int one = sf_stage_fill_wait(&slabs.at[i].copies, r < 0 ? NULL : err);
+		r = r < 0 ? r : one;
+	}
 	sf_write_tell_staged(f);
 	while (r >= 0 && first < slabs.n)
 		r = write_first(f, &slabs, &first, err);
@@ -284,6 +286,23 @@ static int files_init(struct sf_shard_write *w, struct sf_error *err)
 	return r;
 }
 
+/* A pointer to a GPU's memory that is said to be the host's would end the process when it is read. */
+static int check_memory(struct sf_shard_write *w, struct sf_error *err)
+{
+	if (!sf_device_cuda_in_use())
+		return 0;
+	for (uint64_t i = 0; i < w->n; i++) {
+		const struct sf_save_item *item = &w->items->item.at[w->at[i].item];
+		if (item->kind != SF_SAVE_TENSOR || !item->from.at || !item->bytes)
+			continue;
+		int r = sf_device_cuda_check(item->from.at, item->from.device == SHARDFUSE_CUDA,
+		                             err);
+		if (r < 0)
+			return sf_fail_ctx(err, r, "tensor '%s'", item->key);
+	}
+	return 0;
+}
+
 static void join(struct sf_shard_write *w)
 {
 	for (unsigned i = 0; i < w->o.nfiles; i++)
@@ -326,6 +345,8 @@ int sf_shard_write_begin(struct sf_save_target *t, const struct sf_save_items *i
 	w->target = t;
 	w->snapshot = snapshot;
 	r = files_init(w, err);
+	if (r >= 0)
+		r = check_memory(w, err);
 	if (r >= 0)
 		r = start(w, err);
 	if (r < 0) {

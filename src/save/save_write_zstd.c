@@ -14,6 +14,7 @@
 struct copied {
 	uint64_t k;
 	struct sf_stage_buf *buf;
+	struct sf_stage_copies copies; /* that are still on their way into it */
 };
 SF_VEC(copied_vec, struct copied);
 
@@ -90,19 +91,25 @@ static int pack(struct packer *p, uint64_t k, const uint8_t *at, struct sf_error
 	return r;
 }
 
-/* Into a buffer of its own: all of it, as its head wants its CRC and a provider gives it once. */
-static int copy(struct packer *p, uint64_t k, bool wait, struct sf_stage_buf **ret,
-                struct sf_error *err)
+static void put(struct packer *p, struct copied *c)
 {
-	const struct sf_save_item *item = sf_write_item(p->f, k);
+	(void)sf_stage_fill_wait(&c->copies, NULL); /* nobody writes to it any more */
+	sf_stage_copies_release(&c->copies);
+	sf_stage_put(p->f->w->o.pool, SF_STEAL(c->buf));
+}
+
+/* Into a buffer of its own: all of it, as its head wants its CRC and a provider gives it once. What a device copies
+ * by itself is not waited for. */
+static int copy(struct packer *p, struct copied *c, bool wait, struct sf_error *err)
+{
+	const struct sf_save_item *item = sf_write_item(p->f, c->k);
 	struct sf_stage_pool *pool = p->f->w->o.pool;
 	const struct sf_device *d;
-	struct sf_stage_buf *b;
 	int r = sf_stage_device(item, &d, err);
 
 	if (r >= 0)
-		r = wait ? sf_stage_get(pool, d, item->bytes, &b, err)
-		         : sf_stage_try(pool, d, item->bytes, &b, err);
+		r = wait ? sf_stage_get(pool, d, item->bytes, &c->buf, err)
+		         : sf_stage_try(pool, d, item->bytes, &c->buf, err);
 	if (r < 0)
 		return r;
 	/* in parts, so that a cancelled save ends soon */
@@ -110,37 +117,37 @@ static int copy(struct packer *p, uint64_t k, bool wait, struct sf_stage_buf **r
 		n = SF_MIN(16 * PART, item->bytes - off);
 		r = sf_write_check(p->f, err);
 		if (r >= 0)
-			r = sf_stage_fill(item, off, b->at + off, n, err);
+			r = sf_stage_fill_begin(item, off, c->buf->at + off, n, &c->copies, err);
 	}
 	if (r < 0)
-		sf_stage_put(pool, b);
-	else
-		*ret = b;
-	return r;
+		put(p, c);
+	return r == -EAGAIN ? -EIO : r; /* a provider's: the pool has given its buffer */
 }
 
 static int pack_first(struct packer *p, struct sf_error *err)
 {
 	struct copied *c = &p->copied.at[p->first++];
-	int r = pack(p, c->k, c->buf->at, err);
+	int r = sf_stage_fill_wait(&c->copies, err);
 
-	sf_stage_put(p->f->w->o.pool, SF_STEAL(c->buf));
+	if (r >= 0)
+		r = pack(p, c->k, c->buf->at, err);
+	put(p, c);
 	return r;
 }
 
 /* Where there is no room for a copy it is made by writing; only who has none waits for others. */
 static int keep(struct packer *p, uint64_t k, struct sf_error *err)
 {
-	struct copied c = { k, NULL };
+	struct copied c = { k, NULL, { 0 } };
 	int r;
 
-	while ((r = copy(p, k, p->first == p->copied.n, &c.buf, err)) == -EAGAIN) {
+	while ((r = copy(p, &c, p->first == p->copied.n, err)) == -EAGAIN) {
 		r = pack_first(p, err);
 		if (r < 0)
 			return r;
 	}
 	if (r >= 0 && copied_vec_push(&p->copied, c) < 0) {
-		sf_stage_put(p->f->w->o.pool, c.buf);
+		put(p, &c);
 		r = sf_fail(err, -ENOMEM, "'%s': what is staged of it", p->f->name);
 	}
 	return r;
@@ -162,6 +169,11 @@ static int pack_all(struct packer *p, struct sf_error *err)
 	for (uint64_t k = 0; r >= 0 && f->w->snapshot && k < f->n; k++)
 		if (needs_copy(p, k))
 			r = keep(p, k, err);
+	for (size_t i = p->first; i < p->copied.n;
+	     i++) { /* after a failure too: nobody reads it then */
+		int one = sf_stage_fill_wait(&p->copied.at[i].copies, r < 0 ? NULL : err);
+		r = r < 0 ? r : one;
+	}
 	if (f->w->snapshot)
 		sf_write_tell_staged(f);
 	while (r >= 0 && p->first < p->copied.n)
@@ -188,7 +200,7 @@ int sf_write_zstd(struct sf_write_file *f, struct sf_error *err)
 	else if (f->w->snapshot)
 		sf_write_tell_staged(f);
 	while (p.first < p.copied.n)
-		sf_stage_put(f->w->o.pool, p.copied.at[p.first++].buf);
+		put(&p, &p.copied.at[p.first++]);
 	copied_vec_release(&p.copied);
 	sf_buf_release(&p.out);
 	sf_zstd_free(p.zstd);

@@ -5,90 +5,10 @@
 
 #include "base/mem.h"
 #include "save/save_stage.h"
+#include "tests/lib/box_world.h"
 #include "tests/lib/sf_test.h"
 
-#define DIMS 5
-
 /* ---- bytes of a box, wherever they lie ---- */
-
-struct world {
-	uint64_t extent[DIMS], stride[DIMS];
-	struct sf_save_item item;
-	uint8_t *memory, *dense;
-	size_t memory_len;
-};
-
-static const enum sf_dtype dtypes[] = { SF_UINT8, SF_BFLOAT16, SF_FLOAT32, SF_FLOAT64,
-	                                SF_COMPLEX128 };
-
-/* Strides of a permuted, gapped, or broadcast layout of @w's extents. */
-static void draw_strides(struct world *w, uint64_t *seed)
-{
-	unsigned order[DIMS], n = w->item.ndim;
-	uint64_t step = 1;
-
-	for (unsigned i = 0; i < n; i++)
-		order[i] = i;
-	for (unsigned i = n; i > 1 && sf_test_below(seed, 2); i--) {
-		unsigned j = (unsigned)sf_test_below(seed, i), t = order[i - 1];
-		order[i - 1] = order[j];
-		order[j] = t;
-	}
-	for (unsigned i = n; i-- > 0;) {
-		w->stride[order[i]] = sf_test_below(seed, 8) ? step : 0;
-		step *= w->extent[order[i]];
-		if (sf_test_below(seed, 3) == 0)
-			step += sf_test_below(seed, 4);
-	}
-}
-
-/* The slow reference: element by element. */
-static void make_dense(struct world *w)
-{
-	const size_t elem = sf_dtype_info(w->item.dtype)->bytes;
-	uint64_t c[DIMS] = { 0 };
-
-	for (uint64_t off = 0; off < w->item.bytes; off += elem) {
-		uint64_t at = 0;
-		for (unsigned i = 0; i < w->item.ndim; i++)
-			at += c[i] * w->stride[i];
-		memcpy(w->dense + off, w->memory + at * elem, elem);
-		for (unsigned i = w->item.ndim; i-- > 0 && ++c[i] == w->extent[i];)
-			c[i] = 0;
-	}
-}
-
-static void draw(struct world *w, uint64_t *seed)
-{
-	uint64_t last = 0, n = 1;
-
-	*w = (struct world){ .item = { .kind = SF_SAVE_TENSOR, .key = "w" } };
-	w->item.dtype = dtypes[sf_test_below(seed, SF_ARRAY_LEN(dtypes))];
-	w->item.ndim = (uint8_t)sf_test_below(seed, DIMS + 1);
-	for (unsigned i = 0; i < w->item.ndim; i++)
-		n *= w->extent[i] =
-			sf_test_below(seed, 40) ? 1 + sf_test_below(seed, i < 2 ? 70 : 6) : 0;
-	draw_strides(w, seed);
-	for (unsigned i = 0; i < w->item.ndim; i++)
-		last += w->extent[i] ? (w->extent[i] - 1) * w->stride[i] : 0;
-	const size_t elem = sf_dtype_info(w->item.dtype)->bytes;
-	w->item.bytes = n * elem;
-	w->item.extent = w->extent;
-	w->item.from.stride = w->stride;
-	w->memory_len = (last + 1) * elem;
-	w->memory = malloc(w->memory_len);
-	w->dense = malloc(w->item.bytes + 1);
-	for (size_t i = 0; i < w->memory_len; i++)
-		w->memory[i] = (uint8_t)sf_test_rand(seed);
-	w->item.from.at = w->memory;
-	make_dense(w);
-}
-
-static void undraw(struct world *w)
-{
-	free(w->memory);
-	free(w->dense);
-}
 
 START_TEST(any_range_of_any_layout_is_as_the_dense_box)
 {
@@ -96,8 +16,8 @@ START_TEST(any_range_of_any_layout_is_as_the_dense_box)
 	struct sf_error err = SF_ERROR_INIT;
 
 	for (int round = 0; round < 400; round++) {
-		struct world w;
-		draw(&w, &seed);
+		struct box_world w;
+		box_draw(&w, &seed);
 		uint8_t *got = malloc(w.item.bytes + 2);
 		for (int i = 0; i < 20; i++) {
 			uint64_t off = i ? sf_test_below(&seed, w.item.bytes + 1) : 0;
@@ -110,7 +30,7 @@ START_TEST(any_range_of_any_layout_is_as_the_dense_box)
 			ck_assert_uint_eq(got[len + 1], 0xa5);
 		}
 		free(got);
-		undraw(&w);
+		box_undraw(&w);
 	}
 }
 END_TEST
@@ -121,15 +41,15 @@ START_TEST(dense_host_memory_is_taken_where_it_lies)
 	unsigned direct = 0;
 
 	for (int round = 0; round < 400; round++) {
-		struct world w;
-		draw(&w, &seed);
+		struct box_world w;
+		box_draw(&w, &seed);
 		const void *at = sf_stage_direct(&w.item);
 		if (at && w.item.bytes)
 			ck_assert_mem_eq(at, w.dense, w.item.bytes);
 		direct += at != NULL;
 		w.item.from.stride = NULL;
 		ck_assert_ptr_eq(sf_stage_direct(&w.item), w.memory);
-		undraw(&w);
+		box_undraw(&w);
 	}
 	ck_assert_uint_gt(direct, 0);
 	/* of a dimension of 1 the stride says nothing */
