@@ -32,6 +32,9 @@ noinst_PROGRAMS += %D%/bench/load_metadata
 noinst_PROGRAMS += %D%/bench/save_plan
 %C%_bench_save_plan_SOURCES = %D%/bench/save_plan.c
 %C%_bench_save_plan_LDADD = libsf.la $(SF_LIBS)
+noinst_PROGRAMS += %D%/bench/save_ranks
+%C%_bench_save_ranks_SOURCES = %D%/bench/save_ranks.c
+%C%_bench_save_ranks_LDADD = libsf.la $(SF_LIBS)
 noinst_PROGRAMS += %D%/bench/object_server
 %C%_bench_object_server_SOURCES = %D%/bench/object_server.c
 if HAVE_CURL

@@ -31,6 +31,7 @@ P.add_argument("--rounds", type=int, default=5)
 P.add_argument("--layouts", default=",".join(LAYOUTS))
 P.add_argument("--chunks", type=int, nargs=2, default=(1000, 1000), metavar=("TENSORS", "RANKS"), help="of the metadata bench")
 P.add_argument("--plan-tensors", type=int, default=1024)
+P.add_argument("--save-tensors", type=int, default=32, help="of 16 MiB a rank, 4 ranks")
 P.add_argument("--plan-ranks", type=int, nargs="+", default=(64, 256), help="of the plan bench: 1,024 takes torch some minutes, 4,096 an hour")
 P.add_argument("--opt", action="append", default=[], help="a mount option for shardfuse")
 P.add_argument("--json")
@@ -500,7 +501,42 @@ def bench_plan():
             row("plan", f"DefaultSavePlanner, {A.plan_tensors} tensors x {ranks} ranks, {g}", med(t[g]), med(t["us"]), "s", med(t[g]) / med(t["us"]), note)
 
 
-WORKS = {"metadata": bench_metadata, "plan": bench_plan, "seq": lambda: bench_reads("seq", read_seq), "mmap": lambda: bench_reads("mmap", read_mmap), "loaders": bench_loaders, "export": bench_export}
+def bench_save():
+    """Saves of 4 ranks to tmpfs: seconds, what the caller waits for in the background, memory beside the state."""
+    size = (str(A.save_tensors), "4")
+    gib = A.save_tensors * 4 * (16 << 20) / (1 << 30)
+    ours = lambda *a: fresh(os.path.join(A.helpers, "save_ranks"), *a)
+    peers = {"dcp.save, thread_count 1": ("save", 1), "dcp.save, thread_count 2": ("save", 2), "dcp.async_save": ("async", 1)}
+
+    def fresh(*argv):
+        where = os.path.join(A.data, "save")
+        shutil.rmtree(where, ignore_errors=True)
+        os.makedirs(where)
+        argv = [argv[0], *((argv[1], where) if argv[1].endswith(".py") else (where,)), *argv[2 if argv[1].endswith(".py") else 1:]]
+        r = run(*argv)
+        shutil.rmtree(where)
+        return r
+
+    t = {}
+    for _ in range(A.rounds):
+        for who, (mode, threads) in peers.items():
+            t.setdefault(who, []).append(fresh(sys.executable, os.path.join(HERE, "save_torch.py"), *size, mode, str(threads)))
+        for mode in ("save", "async", "write", "write-crc", "memcpy"):
+            t.setdefault(mode, []).append(ours(*size, mode))
+            keep("save", who=mode, **t[mode][-1])
+    m = lambda who, what: med([x[what] for x in t[who]])
+    note = f"{gib:.1f} GiB over 4 ranks; memory beside the state {m('save', 'rss_bytes') / (1 << 20):.0f} MiB"
+    for who in ("dcp.save, thread_count 1", "dcp.save, thread_count 2"):
+        row("save", f"{who}: second save", m(who, "second_s"), m("save", "second_s"), "s", m(who, "second_s") / m("save", "second_s"), note)
+    row("save", "each rank write(2)s its bytes", m("write", "second_s"), m("save", "second_s"), "s", m("write", "second_s") / m("save", "second_s"), note)
+    row("save", "the same with CRC-32", m("write-crc", "second_s"), m("save", "second_s"), "s", m("write-crc", "second_s") / m("save", "second_s"), note)
+    for which, what in (("save_s", "stall_s"), ("second_s", "second_stall_s")):
+        n = f"{'first' if which == 'save_s' else 'second'} save; memory beside the state {m('async', 'rss_bytes') / (1 << 20):.0f} MiB"
+        row("save", "stall: memcpy of the same bytes", m("memcpy", which), m("async", what), "s", m("memcpy", which) / m("async", what), n)
+        row("save", "stall: dcp.async_save", m("dcp.async_save", what), m("async", what), "s", m("dcp.async_save", what) / m("async", what), n)
+
+
+WORKS = {"save": bench_save, "metadata": bench_metadata, "plan": bench_plan, "seq": lambda: bench_reads("seq", read_seq), "mmap": lambda: bench_reads("mmap", read_mmap), "loaders": bench_loaders, "export": bench_export}
 
 
 def main():
