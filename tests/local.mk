@@ -106,6 +106,7 @@ TESTS_UNIT = \
 	%D%/unit/test_far_whole \
 	%D%/unit/test_hedge \
 	%D%/unit/test_readahead \
+	%D%/unit/test_reshard_plan \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
 	%D%/unit/test_reader_items \
