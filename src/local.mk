@@ -417,16 +417,20 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_layout.c \
 	%D%/save/save_log.c \
 	%D%/save/save_manifest.c \
+	%D%/save/save_megatron.c \
 	%D%/save/save_olmo.c \
 	%D%/save/save_plan.c \
+	%D%/save/save_plan_again.c \
 	%D%/save/save_plan_assign.c \
 	%D%/save/save_plan_boxes.c \
 	%D%/save/save_plan_cover.c \
 	%D%/save/save_plan_encode.c \
 	%D%/save/save_plan_json.c \
 	%D%/save/save_plan_keys.c \
+	%D%/save/save_plan_paths.c \
 	%D%/save/save_plan_text.c \
 	%D%/save/save_run.c \
+	%D%/save/save_shown.c \
 	%D%/save/save_stage.c \
 	%D%/save/save_stage_fill.c \
 	%D%/save/save_target.c \
@@ -527,6 +531,7 @@ SF_SOURCES_CLI = \
 	%D%/cli/train_state.c \
 	%D%/cli/values.c \
 	%D%/cli/verify_deep.c \
+	%D%/cli/verify_manifest.c \
 	%D%/cli/write_anew.c
 
 # libsfcore is what the library is made of; libsf has what the programs have beside it.

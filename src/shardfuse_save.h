@@ -169,7 +169,13 @@ enum shardfuse_dedup {
 
 struct shardfuse_save_options {
 	size_t struct_size;
-	/* "dcp" (NULL), "megatron", "olmo", "hf" */
+	/*
+	 * "dcp" (NULL): torch.distributed.checkpoint's.
+	 * "olmo": OLMo-core's step directory; train/rankR.pt are the caller's, by add_file.
+	 * "megatron": Megatron-Core's torch_dist. Objects are sharded objects, "KEY/shard_INDEX_COUNT"
+	 *   ("/shard_0_1" is put behind a key without), in a list of one; an archive of the caller's has
+	 *   that list already. The object "common" is the common state: a dict, of all ranks alike.
+	 */
 	const char *format;
 	int overwrite; /* enum shardfuse_overwrite */
 	int dedup;     /* enum shardfuse_dedup */
@@ -187,7 +193,7 @@ struct shardfuse_save_options {
 	int zstd; /* not 0: items are compressed, at this level; dcp alone, torch 2.7 reads it */
 	int manifest; /* not 0: .shardfuse-manifest.json with size and SHA-256 of each file */
 	/* A second asynchronous save through one keep while another is under way: 0 waits for it,
-	 * else -EBUSY. */
+	 * else -EBUSY; so it is in any case where the first waits for its test and wait. */
 	int refuse_busy;
 	struct shardfuse_save_keep *keep; /* NULL: of its own */
 	/* A JSON object a line for each phase that ended: phase, rank, ms, bytes, outcome. Any
@@ -198,7 +204,7 @@ struct shardfuse_save_options {
 	 * nvariable pairs of a name and its text. {rank} and {world_size} are known. */
 	const char *const *variable;
 	size_t nvariable;
-	/* of olmo's .metadata.json and megatron's content_metadata: JSON; NULL: the least */
+	/* olmo's .metadata.json; NULL: {"ephemeral": false, "version": "2.5.0"} */
 	const char *format_metadata;
 };
 

@@ -114,6 +114,7 @@ TESTS_UNIT = \
 	%D%/unit/test_save_target \
 	%D%/unit/test_save_write \
 	%D%/unit/test_save_item_bytes \
+	%D%/unit/test_save \
 	%D%/unit/test_save_values \
 	%D%/unit/test_session \
 	%D%/unit/test_sessions \
@@ -224,6 +225,7 @@ TESTS_FAULT = \
 	%D%/fault/test_cache_slow \
 	%D%/fault/test_builder_faults \
 	%D%/fault/test_save_plan_faults \
+	%D%/fault/test_save_tree_faults \
 	%D%/fault/test_seam_faults \
 	%D%/fault/test_store_faults \
 	%D%/fault/test_load_faults \
@@ -250,6 +252,9 @@ syscall_fault_ldflags = $(AM_LDFLAGS) \
 %C%_fault_test_builder_faults_SOURCES = %D%/fault/test_builder_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_SOURCES = %D%/fault/test_seam_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_seam_faults_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
+%C%_fault_test_save_tree_faults_SOURCES = %D%/fault/test_save_tree_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_save_tree_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_gettime \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 %C%_fault_test_save_plan_faults_SOURCES = %D%/fault/test_save_plan_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_save_plan_faults_LDFLAGS = $(AM_LDFLAGS) \
@@ -332,11 +337,12 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 
 # What runs on several ranks, by mpirun; these skip themselves where it is missing.
 if HAVE_MPI
-check_PROGRAMS += %D%/mpi/mpi_comm
-TESTS += %D%/mpi/test_comm_mpi.sh
+check_PROGRAMS += %D%/mpi/mpi_comm %D%/mpi/mpi_save
+TESTS += %D%/mpi/test_comm_mpi.sh %D%/mpi/test_save_mpi.sh %D%/mpi/test_examples.sh
 endif
-%C%_mpi_mpi_comm_CFLAGS = $(AM_CFLAGS)
 %C%_mpi_mpi_comm_LDADD = libsfmpi.la libsf.la $(MPI_LIBS)
+# the public libraries alone
+%C%_mpi_mpi_save_LDADD = libshardfuse-mpi.la libshardfuse.la $(MPI_LIBS)
 
 # Fuzzers: libFuzzer's main with --enable-fuzzing, else one that replays the corpus and damaged copies of it.
 TESTS_FUZZ = \
@@ -465,6 +471,7 @@ AM_TESTS_ENVIRONMENT = \
 	CC='$(CC)'; export CC; \
 	SF_CPPFLAGS='$(AM_CPPFLAGS) $(CPPFLAGS)'; export SF_CPPFLAGS; \
 	SF_LINKFLAGS='$(CFLAGS) $(AM_LDFLAGS) $(LDFLAGS)'; export SF_LINKFLAGS; \
+	SF_MPI_LIBS='$(MPI_LIBS)'; export SF_MPI_LIBS; \
 	CK_TIMEOUT_MULTIPLIER=$${CK_TIMEOUT_MULTIPLIER:-15}; export CK_TIMEOUT_MULTIPLIER;
 if !HAVE_FUSE
 AM_TESTS_ENVIRONMENT += SF_HAVE_FUSE=no; export SF_HAVE_FUSE;

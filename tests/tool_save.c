@@ -9,7 +9,7 @@
  *   json RANK KEY TEXT
  *   file RANK NAME TEXT
  * OPTION: format=WORD metadata=JSON files=N replace balanced manifest async abort=RANK absent=RANK timeout=MS
- *         log plan repeat=N (saves so often, into TARGET0, TARGET1 …, with one keep) staging=BYTES zstd=LEVEL
+ *         log plan repeat=N (saves so often, into TARGET0, TARGET1 …, with one keep; '@' in a json is 10^i) staging=BYTES zstd=LEVEL
  *
  * Byte p of a tensor's dense bytes is (p * 131 + sum of its key's bytes) % 256. Each rank's outcome is a line.
  */
@@ -141,7 +141,7 @@ static int add_tensor(struct shardfuse_save *s, char **f, int flat, struct keepi
 	return shardfuse_save_add_tensor(s, &t, err);
 }
 
-static int add_line(struct shardfuse_save *s, char **f, struct keeping *k,
+static int add_line(struct shardfuse_save *s, char **f, int step, struct keeping *k,
                     struct shardfuse_error *err)
 {
 	if (strcmp(f[0], "tensor") == 0)
@@ -158,6 +158,13 @@ static int add_line(struct shardfuse_save *s, char **f, struct keeping *k,
 			o.key = f[2];
 		}
 		o.json = f[3];
+		if (step && strchr(f[3], '@')) { /* a number that gets longer */
+			char text[4096];
+			snprintf(text, sizeof(text), "%.*s1%0*d%s", (int)strcspn(f[3], "@"), f[3],
+			         step, 0, strchr(f[3], '@') + 1);
+			o.json = text;
+			return shardfuse_save_add_object(s, &o, err);
+		}
 		return shardfuse_save_add_object(s, &o, err);
 	}
 	if (strcmp(f[0], "file") == 0)
@@ -169,7 +176,7 @@ static int add_line(struct shardfuse_save *s, char **f, struct keeping *k,
 /* strtok is not for threads */
 static pthread_mutex_t parsing = PTHREAD_MUTEX_INITIALIZER;
 
-static int add_all(struct shardfuse_save *s, uint32_t rank, struct keeping *k,
+static int add_all(struct shardfuse_save *s, uint32_t rank, int step, struct keeping *k,
                    struct shardfuse_error *err)
 {
 	FILE *f = fopen(spec, "r");
@@ -186,7 +193,7 @@ static int add_all(struct shardfuse_save *s, uint32_t rank, struct keeping *k,
 		for (unsigned i = 0; i < FIELDS && at; i++)
 			field[i] = strsep(&at, "\t");
 		if (field[1] && (uint32_t)strtoul(field[1], NULL, 10) == rank)
-			r = add_line(s, field, k, err);
+			r = add_line(s, field, step, k, err);
 	}
 	pthread_mutex_unlock(&parsing);
 	free(line);
@@ -206,7 +213,8 @@ static int commit_async(struct shardfuse_save *s, struct keeping *k, struct shar
 	return shardfuse_save_wait(req, err);
 }
 
-static int save(const char *to, const struct shardfuse_comm *comm, struct shardfuse_error *err)
+static int save(const char *to, int step, const struct shardfuse_comm *comm,
+                struct shardfuse_error *err)
 {
 	struct shardfuse_save_options o = opt;
 	struct shardfuse_save *s;
@@ -218,7 +226,7 @@ static int save(const char *to, const struct shardfuse_comm *comm, struct shardf
 	r = shardfuse_save_begin(to, &o, comm, &s, err);
 	if (r < 0)
 		return r;
-	r = add_all(s, comm->rank, &k, err);
+	r = add_all(s, comm->rank, step, &k, err);
 	if (r < 0 || (int)comm->rank == abort_rank) {
 		struct shardfuse_error e;
 		shardfuse_save_abort(s, r < 0 ? err->msg : "as asked", &e);
@@ -245,11 +253,11 @@ static void *run_rank(void *arg)
 	if ((int)comm->rank == absent_rank)
 		return NULL;
 	if (!repeat)
-		r = save(target, comm, &err);
+		r = save(target, 0, comm, &err);
 	for (int i = 0; i < repeat && r >= 0; i++) {
 		char to[4096];
 		snprintf(to, sizeof(to), "%s%d", target, i);
-		r = save(to, comm, &err);
+		r = save(to, i + 1, comm, &err);
 	}
 	pthread_mutex_lock(&print);
 	if (!plan || r < 0)

@@ -1,6 +1,9 @@
 /*
  * What a save puts into its files, for the interop test to load:
  *   tool_save_bytes tensors DIR    DIR/DTYPE.N.pt, N of each of the shapes below; element bytes count up
+ *   tool_save_bytes objects DIR    DIR/NAME.pt, a value of each builder
+ *   tool_save_bytes json DIR < LINES    DIR/N.pt of the Nth line's JSON
+ *   tool_save_bytes check FILE…    is each an archive that may be added? A line each: ok, or why not
  *   tool_save_bytes metadata FILE MODULE ZSTD < PLAN    a .metadata; ZSTD "-": none
  *
  * A plan is words: NRANKS NKEYS, then for each key
@@ -20,6 +23,7 @@
 #include "base/vec.h"
 #include "save/dcp_meta_write.h"
 #include "save/save_item_bytes.h"
+#include "save/save_values.h"
 
 static void die(const char *why)
 {
@@ -95,6 +99,134 @@ static void tensors(const char *dir)
 		for (unsigned n = 0; n < SHAPES; n++)
 			if (d < SF_QINT8 || d > SF_QUINT2X4)
 				tensor(dir, (enum sf_dtype)d, n);
+}
+
+/* ---- objects ---- */
+
+static void object(const char *dir, const char *name, const struct shardfuse_value *v)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_buf out = { 0 };
+	char path[4096];
+
+	if (!v || sf_save_object_item(sf_save_value_tree(v), &out, &err) < 0 ||
+	    sf_save_object_check(out.at, out.len, &err) < 0)
+		die(v ? err.msg : name);
+	snprintf(path, sizeof(path), "%s/%s.pt", dir, name);
+	FILE *f = create(path);
+	put(f, out.at, out.len);
+	if (fclose(f) != 0)
+		die("cannot write");
+	sf_buf_release(&out);
+}
+
+static struct shardfuse_value *text(struct shardfuse_values *vs, const char *s)
+{
+	return shardfuse_value_str(vs, s, strlen(s));
+}
+
+/* All kinds inside of each other. */
+static struct shardfuse_value *nested(struct shardfuse_values *vs)
+{
+	struct shardfuse_value *dict = shardfuse_value_dict(vs), *list = shardfuse_value_list(vs),
+			       *tuple = shardfuse_value_tuple(vs), *key = shardfuse_value_tuple(vs);
+
+	for (int i = 0; i < 5; i++)
+		shardfuse_value_append(tuple, shardfuse_value_int(vs, i));
+	shardfuse_value_append(list, tuple);
+	shardfuse_value_append(list, shardfuse_value_dtype(vs, "bfloat16"));
+	shardfuse_value_append(list, text(vs, "cpu"));
+	shardfuse_value_append(list, text(vs, "cpu"));
+	shardfuse_value_append(list, text(vs, "storage"));
+	shardfuse_value_append(key, shardfuse_value_int(vs, 1));
+	shardfuse_value_append(key, text(vs, "b"));
+	shardfuse_value_set(dict, text(vs, "list"), list);
+	shardfuse_value_set(dict, shardfuse_value_int(vs, 7), shardfuse_value_none(vs));
+	shardfuse_value_set(dict, shardfuse_value_float(vs, 0.5),
+	                    shardfuse_value_bytes(vs, "\0\xff", 2));
+	shardfuse_value_set(dict, key, shardfuse_value_dict(vs));
+	return dict;
+}
+
+static struct shardfuse_value *large(struct shardfuse_values *vs, struct shardfuse_value *list)
+{
+	for (int i = 0; i < 2500; i++)
+		shardfuse_value_append(list, shardfuse_value_int(vs, i));
+	return list;
+}
+
+static void objects(const char *dir)
+{
+	static const uint64_t dim[4] = { 2, 0, 70000, UINT64_C(1) << 40 };
+	struct shardfuse_values *vs = shardfuse_values_new();
+
+	object(dir, "none", shardfuse_value_none(vs));
+	object(dir, "true", shardfuse_value_bool(vs, 1));
+	object(dir, "false", shardfuse_value_bool(vs, 0));
+	for (int shift = 0; shift < 64; shift++) {
+		char name[40];
+		snprintf(name, sizeof(name), "int%d", shift);
+		object(dir, name, shardfuse_value_int(vs, (int64_t)(UINT64_C(1) << shift)));
+		snprintf(name, sizeof(name), "less%d", shift);
+		object(dir, name, shardfuse_value_int(vs, (int64_t)((UINT64_C(1) << shift) - 1)));
+		snprintf(name, sizeof(name), "minus%d", shift);
+		object(dir, name, shardfuse_value_int(vs, (int64_t)(0 - (UINT64_C(1) << shift))));
+	}
+	object(dir, "float", shardfuse_value_float(vs, -0.1));
+	object(dir, "inf", shardfuse_value_float(vs, 1.0 / 0.0));
+	object(dir, "str", text(vs, "a\xc3\xa4\xf0\x9f\x98\x80"));
+	object(dir, "empty", text(vs, ""));
+	object(dir, "nul", shardfuse_value_str(vs, "a\0b", 3));
+	object(dir, "bytes", shardfuse_value_bytes(vs, "\0\x7f\x80\xff", 4));
+	object(dir, "list", large(vs, shardfuse_value_list(vs)));
+	object(dir, "tuple", large(vs, shardfuse_value_tuple(vs)));
+	object(dir, "nolist", shardfuse_value_list(vs));
+	object(dir, "notuple", shardfuse_value_tuple(vs));
+	object(dir, "nodict", shardfuse_value_dict(vs));
+	object(dir, "nested", nested(vs));
+	object(dir, "size", shardfuse_value_size(vs, dim, 4));
+	object(dir, "nosize", shardfuse_value_size(vs, NULL, 0));
+	for (int d = SF_DTYPE_NONE + 1; d < SF_NDTYPES; d++) {
+		char name[64];
+		const char *torch = sf_dtype_info((enum sf_dtype)d)->torch;
+		snprintf(name, sizeof(name), "dtype-%s", torch);
+		object(dir, name, shardfuse_value_dtype(vs, torch));
+	}
+	shardfuse_values_free(vs);
+}
+
+static void json(const char *dir)
+{
+	struct shardfuse_error err;
+	char *line = NULL, name[40];
+	size_t cap = 0;
+	ssize_t len;
+
+	for (unsigned n = 0; (len = getline(&line, &cap, stdin)) >= 0; n++) {
+		struct shardfuse_values *vs = shardfuse_values_new();
+		struct shardfuse_value *v = shardfuse_value_json(vs, line, (size_t)len, &err);
+		if (!v)
+			die(err.msg);
+		snprintf(name, sizeof(name), "%u", n);
+		object(dir, name, v);
+		shardfuse_values_free(vs);
+	}
+	free(line);
+}
+
+static void checks(char **path)
+{
+	static char at[1 << 20];
+
+	for (; *path; path++) {
+		struct sf_error err = SF_ERROR_INIT;
+		FILE *f = fopen(*path, "rb");
+		if (!f)
+			die(*path);
+		size_t len = fread(at, 1, sizeof(at), f);
+		fclose(f);
+		puts(sf_save_object_check(at, len, &err) < 0 ? err.msg : "ok");
+	}
 }
 
 /* ---- metadata ---- */
@@ -248,9 +380,16 @@ int main(int argc, char **argv)
 {
 	if (argc == 3 && strcmp(argv[1], "tensors") == 0)
 		tensors(argv[2]);
+	else if (argc == 3 && strcmp(argv[1], "objects") == 0)
+		objects(argv[2]);
+	else if (argc == 3 && strcmp(argv[1], "json") == 0)
+		json(argv[2]);
+	else if (argc >= 3 && strcmp(argv[1], "check") == 0)
+		checks(argv + 2);
 	else if (argc == 5 && strcmp(argv[1], "metadata") == 0)
 		metadata(argv[2], argv[3], argv[4]);
 	else
-		die("tensors DIR | metadata FILE MODULE ZSTD < PLAN");
+		die("tensors DIR | objects DIR | json DIR < LINES | check FILE… | metadata FILE "
+		    "MODULE ZSTD < PLAN");
 	return 0;
 }

@@ -1,9 +1,10 @@
 /*
  * How long rank 0 plans a save of many ranks, and what it holds then: one line of JSON.
  *
- *     save_plan TENSORS RANKS [rows|grid|replicated]
+ *     save_plan TENSORS RANKS [rows|grid|replicated|mixed]
  *
- * Each rank has a box of every tensor: its rows, its field of a grid, or all of it. The records are made
+ * Each rank has a box of every tensor: its rows, its field of a grid, or all of it; mixed: its rows, the
+ * tensors in an order of its own, so that no rank's structure is another's. The records are made
  * by the ranks, side by side in a real save: encode is the time of one. plan is rank 0's: decoded,
  * checked, assigned; layout: every item's place in the ranks' files. peak is the highest VmRSS in these
  * two less VmRSS before, records not counted.
@@ -55,15 +56,20 @@ static void reset_peak(void)
 
 struct layout { /* of a tensor of two dimensions over the ranks */
 	uint64_t shape[2], extent[2], across;
+	uint32_t turn; /* a rank begins so many tensors behind the one before */
 };
 
 static struct layout layout_of(const char *name, uint32_t ranks)
 {
 	if (strcmp(name, "replicated") == 0)
-		return (struct layout){ { ROWS, COLS }, { ROWS, COLS }, 0 };
+		return (struct layout){ { ROWS, COLS }, { ROWS, COLS }, 0, 0 };
 	if (strcmp(name, "grid") == 0) /* columns of two */
-		return (struct layout){ { (ranks + 1) / 2 * ROWS, COLS }, { ROWS, COLS / 2 }, 2 };
-	return (struct layout){ { (uint64_t)ranks * ROWS, COLS }, { ROWS, COLS }, 1 };
+		return (struct layout){
+			{ (ranks + 1) / 2 * ROWS, COLS }, { ROWS, COLS / 2 }, 2, 0
+		};
+	return (struct layout){
+		{ (uint64_t)ranks * ROWS, COLS }, { ROWS, COLS }, 1, strcmp(name, "mixed") == 0
+	};
 }
 
 static void make_items(struct sf_save_items *items, uint32_t tensors, uint32_t rank,
@@ -79,7 +85,8 @@ static void make_items(struct sf_save_items *items, uint32_t tensors, uint32_t r
 		origin[0] = rank / l->across * ROWS;
 		origin[1] = rank % l->across * l->extent[1];
 	}
-	for (uint32_t i = 0; i < tensors; i++) {
+	for (uint32_t k = 0; k < tensors; k++) {
+		uint32_t i = (uint32_t)((k + (uint64_t)rank * l->turn) % tensors);
 		char key[128];
 		int n = snprintf(key, sizeof(key), "model.language_model.model.layers.%u.%s.weight",
 		                 i / 8, kind[i % 8]);
@@ -106,7 +113,7 @@ int main(int argc, char **argv)
 	size_t bytes = 0;
 
 	if (argc < 3 || argc > 4) {
-		fprintf(stderr, "usage: %s TENSORS RANKS [rows|grid|replicated]\n", argv[0]);
+		fprintf(stderr, "usage: %s TENSORS RANKS [rows|grid|replicated|mixed]\n", argv[0]);
 		return 2;
 	}
 	const uint32_t tensors = (uint32_t)strtoul(argv[1], NULL, 10);

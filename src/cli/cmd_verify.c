@@ -9,6 +9,7 @@
 #include "cli/expect.h"
 #include "cli/text.h"
 #include "cli/verify_deep.h"
+#include "cli/verify_manifest.h"
 #include "tool/claims.h"
 
 struct verify_options {
@@ -93,6 +94,11 @@ static void deep_defect(void *arg, uint32_t entry, const char *code, const char 
 	report(arg, &(struct sf_damage_one){ .entry = entry, .code = code, .text = text });
 	fflush(stdout);
 	sf_terminal_unlock();
+}
+
+static void file_defect(void *arg, const char *code, const char *text)
+{
+	deep_defect(arg, SF_NONE, code, text);
 }
 
 /* What the load found: folded, a line per file and cause, then each. */
@@ -309,8 +315,12 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		deep.objects = v.c->nobjects;
 		if (code == VERIFY_OK && report_claims(&v, &s, &err) < 0)
 			code = sf_cli_error(VERIFY_UNKNOWN, &err);
-	} else if (code == VERIFY_OK && sf_verify_deep(&deep, &err) < 0) {
-		code = sf_cli_error(VERIFY_UNKNOWN, &err);
+	} else if (code == VERIFY_OK) {
+		struct sf_manifest_check manifest = {
+			.s = &s, .progress = &progress, .defect = file_defect, .arg = &v
+		};
+		if (sf_verify_deep(&deep, &err) < 0 || sf_verify_manifest(&manifest, &err) < 0)
+			code = sf_cli_error(VERIFY_UNKNOWN, &err);
 	}
 	sf_progress_end(&progress);
 	if (o->json)

@@ -216,7 +216,7 @@ static int make_room(struct incoming *in, size_t n, size_t part)
 	size_t want;
 	uint8_t *at;
 
-	if (n <= in->cap - in->len)
+	if (in->at && n <= in->cap - in->len)
 		return 0;
 	if (!sf_add(in->len, SF_MAX(n, 1u), &want))
 		return -ENOMEM;

@@ -32,30 +32,44 @@ void shardfuse_save_keep_free(struct shardfuse_save_keep *k)
 	if (!k)
 		return;
 	sf_stage_pool_free(k->pool);
+	sf_global_plan_release(&k->before.global);
+	free(k->before.bits);
 	pthread_mutex_destroy(&k->locked.m);
 	pthread_cond_destroy(&k->locked.c);
 	free(k);
 }
 
-int sf_save_keep_take(struct shardfuse_save_keep *k, bool refuse, struct sf_error *err)
+int sf_save_keep_take(struct shardfuse_save *s, bool refuse, struct sf_error *err)
 {
+	struct shardfuse_save_keep *k = s->keep;
 	int r = 0;
 
 	pthread_mutex_lock(&k->locked.m);
-	if (k->locked.busy && refuse)
+	if (k->locked.busy && (refuse || k->locked.by_caller))
 		r = -EBUSY;
 	while (r == 0 && k->locked.busy)
 		pthread_cond_wait(&k->locked.c, &k->locked.m);
 	if (r == 0)
 		k->locked.busy = true;
 	pthread_mutex_unlock(&k->locked.m);
+	s->holds_keep = r == 0;
 	return r < 0 ? sf_fail(err, r, "another save is under way") : 0;
 }
 
-void sf_save_keep_give(struct shardfuse_save_keep *k)
+void sf_save_keep_give(struct shardfuse_save *s)
 {
+	struct shardfuse_save_keep *k = s->keep;
+
+	if (!s->holds_keep)
+		return;
+	if (k->before.valid) { /* rank 0's, for the next save of the same items */
+		sf_global_plan_release(&k->before.global);
+		k->before.global = s->global;
+		s->global = (struct sf_global_plan){ .nranks = 0 };
+	}
+	s->holds_keep = false;
 	pthread_mutex_lock(&k->locked.m);
-	k->locked.busy = false;
+	k->locked.busy = k->locked.by_caller = false;
 	pthread_cond_signal(&k->locked.c);
 	pthread_mutex_unlock(&k->locked.m);
 }
@@ -91,6 +105,9 @@ static int take_options(struct shardfuse_save *s, const struct shardfuse_save_op
 	if (!s->opt.write_timeout_ms)
 		s->opt.write_timeout_ms = SF_SAVE_WRITE_TIMEOUT_MS;
 	r = sf_save_format_find(s->opt.format, &s->format, err);
+	if (r >= 0 && s->opt.zstd && strcmp(s->format->name, "dcp") != 0)
+		r = sf_fail(err, -EINVAL, "zstd: items of format %s are not compressed",
+		            s->format->name);
 	if (r < 0 || !s->opt.format_metadata)
 		return r;
 	s->format_metadata = strdup(s->opt.format_metadata);
@@ -119,10 +136,12 @@ static int begin(struct shardfuse_save *s, const char *target,
                  const struct shardfuse_save_options *opt, const struct shardfuse_comm *comm,
                  struct sf_error *err)
 {
-	int r = take_options(s, opt, err);
+	int r = take_comm(s, comm, err);
 
-	if (r >= 0)
-		r = take_comm(s, comm, err);
+	if (r >= 0) { /* first: ranks count their saves alike, whatever else fails here */
+		sf_save_tree_init(&s->tree, &s->comm, 0);
+		r = take_options(s, opt, err);
+	}
 	if (r >= 0)
 		r = sf_save_template(target, &s->opt, s->comm.rank, s->comm.size, &s->target, err);
 	if (r >= 0)
@@ -131,7 +150,9 @@ static int begin(struct shardfuse_save *s, const char *target,
 		r = sf_save_items_init(&s->items, err);
 	if (r < 0)
 		return r;
-	s->tree = (struct sf_save_tree){ &s->comm, s->opt.timeout_ms, first_tag(s->target) };
+	s->tree.timeout_ms = s->opt.timeout_ms;
+	if (!s->comm.tag)
+		s->tree.tag = first_tag(s->target);
 	s->keep = s->opt.keep;
 	if (!s->keep) {
 		struct shardfuse_error e;
@@ -220,7 +241,8 @@ int shardfuse_save_add_object(struct shardfuse_save *s, const struct shardfuse_s
 	if (r >= 0)
 		r = may_add(s, &e);
 	if (r >= 0)
-		r = sf_save_items_object(&s->items, &o, &e);
+		r = s->format->object ? s->format->object(s, &o, &e)
+		                      : sf_save_items_object(&s->items, &o, &e);
 	return sf_public_fail(err, &e, r);
 }
 

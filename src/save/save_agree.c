@@ -11,16 +11,25 @@
 #include "save/save_priv.h"
 
 /*
- * A rank's record: u32 magic, u32 options, u64 host, u32 length of the target and its text, u32 number of
- * files beside the shards and of each u32 length and name, then the plan (save_plan.h).
- * The answer: token (32 bytes), then u64 number of bytes of bits, for each rank u64 where its bits begin and
- * u64 whether it is the lowest of its host, then the bits. Little-endian.
+ * A rank's record: u32 magic, u32 options, u64 host, u64 hash of what is given alike, u64 which save's plan
+ * it has once more (0: none's), u32 length of the target and its text, u32 number of files beside the
+ * shards and of each u32 length and name, then the plan: sf_save_plan_encode's, or _again's.
+ * The answer: u64 enum answer, token (32 bytes), u64 number of bytes of bits, for each rank u64 where its bits
+ * begin and u64 whether it is the lowest of its host, then the bits; none with AS_BEFORE. Little-endian.
  */
-#define MAGIC UINT32_C(0x31736673) /* "sfs1": all ranks run the same protocol */
+#define MAGIC UINT32_C(0x32736673) /* "sfs2": all ranks run the same protocol */
+#define RECORD_HEAD 36
+#define ANSWER_HEAD 48
+enum answer {
+	GO,
+	AS_BEFORE, /* each rank has its bits */
+	SEND_ALL,  /* not all plans are what they were: all send theirs, once more */
+};
 
 struct peer { /* a rank's record, taken apart */
 	uint32_t options;
-	uint64_t host;
+	uint64_t host, alike;
+	uint64_t again; /* which save's plan it has once more; 0: it sends one */
 	const char *target;
 	uint32_t target_len;
 	const uint8_t *files, *plan, *end;
@@ -59,15 +68,21 @@ static void put64(struct sf_buf *b, uint64_t v)
 	sf_buf_add(b, at, sizeof(at));
 }
 
-static int put_record(struct shardfuse_save *s, struct sf_buf *b, struct sf_error *err)
+/* @again: that the plan is what it was may be said. */
+static int put_record(struct shardfuse_save *s, bool again, struct sf_buf *b, struct sf_error *err)
 {
+	const struct sf_save_before *before = &s->keep->before;
 	struct sf_buf plan = { 0 };
-	uint64_t hash;
-	int r;
+	int r = sf_save_plan_encode(&s->items, &plan, &s->mine.hash, err);
+
+	again = again && s->holds_keep && before->valid && before->hash == s->mine.hash &&
+	        before->options == options_word(s) && before->nitems == s->items.item.n;
 
 	put32(b, MAGIC);
 	put32(b, options_word(s));
 	put64(b, sf_save_target_host());
+	put64(b, s->alike);
+	put64(b, again ? before->id : 0);
 	put32(b, (uint32_t)strlen(s->target));
 	sf_buf_str(b, s->target);
 	put32(b, (uint32_t)s->items.file.n);
@@ -75,13 +90,12 @@ static int put_record(struct shardfuse_save *s, struct sf_buf *b, struct sf_erro
 		put32(b, (uint32_t)strlen(s->items.file.at[i].name));
 		sf_buf_str(b, s->items.file.at[i].name);
 	}
-	r = sf_save_plan_encode(&s->items, &plan, &hash, err);
-	if (r >= 0) {
+	if (r >= 0 && again)
+		r = sf_save_plan_encode_again(&s->items, b, err);
+	else if (r >= 0)
 		sf_buf_add(b, plan.at, plan.len);
-		r = sf_buf_check(b);
-		if (r < 0)
-			sf_fail(err, r, "no memory for the plan");
-	}
+	if (r >= 0 && (r = sf_buf_check(b)) < 0)
+		sf_fail(err, r, "no memory for the plan");
 	sf_buf_release(&plan);
 	return r;
 }
@@ -102,12 +116,14 @@ static int take_apart(const void *record, size_t len, struct peer *p)
 	const uint8_t *at = record, *v;
 
 	p->end = at + len;
-	v = take(&at, p->end, 20);
+	v = take(&at, p->end, RECORD_HEAD);
 	if (!v || sf_le32(v) != MAGIC)
 		return -EBADMSG;
 	p->options = sf_le32(v + 4);
 	p->host = sf_le64(v + 8);
-	p->target_len = sf_le32(v + 16);
+	p->alike = sf_le64(v + 16);
+	p->again = sf_le64(v + 24);
+	p->target_len = sf_le32(v + 32);
 	p->target = (const char *)take(&at, p->end, p->target_len);
 	v = p->target ? take(&at, p->end, 4) : NULL;
 	if (!v)
@@ -213,6 +229,11 @@ static int check_peers(const struct peer *p, uint32_t n, struct sf_error *err)
 			               "overwrite, dedup, "
 			               "files_per_rank, zstd, manifest, world size)",
 			               i);
+		if (p[i].alike != p[0].alike)
+			return sf_fail(err, -EINVAL,
+			               "rank %u's common state is not rank 0's (or only one of "
+			               "them has any)",
+			               i);
 	}
 	return check_names(p, n, err);
 }
@@ -236,42 +257,75 @@ struct plan_arg {
 	bool claim;
 };
 
-static int put_answer(const struct shardfuse_save *s, const char *token, const struct peer *p,
-                      uint32_t n, struct sf_buf *b, struct sf_error *err)
+/* Rank r's bits begin at bits_at[r]; @g NULL: nobody needs any. */
+static int put_answer(enum answer answer, const char *token, const struct sf_global_plan *g,
+                      const struct peer *p, uint32_t n, struct sf_buf *b, struct sf_error *err)
 {
-	const struct sf_global_plan *g = &s->global;
 	struct hosts h = { .p = p };
 	int failed = 0;
 
 	if (sf_map_reserve(&h.map, n) < 0)
 		return sf_fail(err, -ENOMEM, "no memory for %u ranks' hosts", n);
+	put64(b, answer);
 	sf_buf_add(b, token, 32);
-	put64(b, g->nbits_bytes);
+	put64(b, g ? g->nbits_bytes : 0);
 	for (uint32_t i = 0; i < n && failed >= 0; i++) {
-		put64(b, g->bits_at[i]);
+		put64(b, g ? g->bits_at[i] : 0);
 		put64(b, sf_map_add(&h.map, (const char *)&p[i].host, sizeof(p[i].host), i,
 		                    same_host, &h, &failed) == SF_MAP_NONE);
 	}
 	sf_map_release(&h.map);
-	sf_buf_add(b, g->bits, g->nbits_bytes);
+	if (g)
+		sf_buf_add(b, g->bits, g->nbits_bytes);
 	return 0;
 }
 
-static int make_plan(struct shardfuse_save *s, const struct peer *p, uint32_t n,
+static int make_plan(struct shardfuse_save *s, const struct sf_save_record *rec, uint32_t n,
                      struct sf_error *err)
 {
+	int r = sf_save_plan_make(rec, n, s->opt.dedup, &s->global, err);
+
+	if (r >= 0)
+		r = sf_global_plan_layout(&s->global, s->opt.files_per_rank, err);
+	return r;
+}
+
+/* The plan of the save before, with what its objects are now. */
+static int plan_again(struct shardfuse_save *s, const struct sf_save_record *rec, uint32_t n,
+                      struct sf_error *err)
+{
+	bool moved;
+	int r;
+
+	s->global = s->keep->before.global;
+	s->keep->before.global = (struct sf_global_plan){ .nranks = 0 };
+	r = sf_save_plan_again(&s->global, rec, n, &moved, err);
+	return r >= 0 && moved ? sf_global_plan_layout(&s->global, s->opt.files_per_rank, err) : r;
+}
+
+static int plan(struct shardfuse_save *s, const struct peer *p, uint32_t n, enum answer *ret,
+                struct sf_error *err)
+{
 	struct sf_save_record *rec = sf_alloc_array(n, sizeof(*rec));
+	bool same = s->keep->before.global.nkeys != 0;
+	uint32_t nagain = 0;
 	int r;
 
 	if (!rec)
 		return sf_fail(err, -ENOMEM, "no memory for %u ranks' plans", n);
-	for (uint32_t i = 0; i < n; i++)
+	for (uint32_t i = 0; i < n; i++) {
 		rec[i] = (struct sf_save_record){ p[i].plan, (size_t)(p[i].end - p[i].plan) };
-	r = sf_save_plan_make(rec, n, s->opt.dedup, &s->global, err);
+		nagain += p[i].again != 0;
+		same = same && p[i].again == s->keep->before.id;
+	}
+	*ret = nagain == 0                                   ? GO
+	       : nagain == n && s->keep->before.global.nkeys ? AS_BEFORE
+	                                                     : SEND_ALL;
+	r = *ret == GO          ? make_plan(s, rec, n, err)
+	    : *ret == AS_BEFORE ? plan_again(s, rec, n, err)
+	                        : 0;
 	free(rec);
-	if (r >= 0)
-		r = sf_global_plan_layout(&s->global, s->opt.files_per_rank, err);
-	if (r >= 0 && s->format->check)
+	if (r >= 0 && *ret != SEND_ALL && s->format->check)
 		r = s->format->check(s, &s->global, err);
 	return r;
 }
@@ -283,6 +337,7 @@ static int answer_plan(void *arg, const void *const *record, const size_t *len, 
 	struct shardfuse_save *s = a->s;
 	struct peer *p = sf_alloc_array(n, sizeof(*p));
 	char token[33] = "";
+	enum answer what = GO;
 	int r = p ? 0 : sf_fail(err, -ENOMEM, "no memory for %u ranks", n);
 
 	for (uint32_t i = 0; i < n && r >= 0; i++) {
@@ -295,30 +350,54 @@ static int answer_plan(void *arg, const void *const *record, const size_t *len, 
 	if (r >= 0)
 		r = check_peers(p, n, err);
 	if (r >= 0)
-		r = make_plan(s, p, n, err);
-	if (r >= 0 && a->claim)
+		r = plan(s, p, n, &what, err);
+	if (r >= 0 && a->claim && what != SEND_ALL)
 		r = sf_save_target_claim(s->at, s->opt.overwrite == SHARDFUSE_REPLACE, token, err);
 	if (r >= 0)
-		r = put_answer(s, token, p, n, answer, err);
+		r = put_answer(what, token, what == GO ? &s->global : NULL, p, n, answer, err);
 	free(p);
 	return r;
 }
 
-/* This rank's bits of the answer; NULL: it is malformed. */
+/* This rank's bits of the answer, or of the save before; NULL: it is malformed. */
 static const uint8_t *my_bits(struct shardfuse_save *s, const struct sf_buf *answer)
 {
-	uint64_t head = 40 + 16 * (uint64_t)s->comm.size, nbits, at;
-	const uint8_t *p = answer->at;
+	uint64_t head = ANSWER_HEAD + 16 * (uint64_t)s->comm.size, nbits, at;
+	const uint8_t *p = answer->at, *mine = p + ANSWER_HEAD + 16 * (size_t)s->comm.rank;
 
 	if (answer->len < head)
 		return NULL;
-	nbits = sf_le64(p + 32);
-	at = sf_le64(p + 40 + 16 * (size_t)s->comm.rank);
+	memcpy(s->mine.token, p + 8, 32);
+	s->mine.lowest_of_host = sf_le64(mine + 8) != 0;
+	if (sf_le64(p) == AS_BEFORE)
+		return s->keep->before.bits;
+	nbits = sf_le64(p + 40);
+	at = sf_le64(mine);
 	if (nbits != answer->len - head || at > nbits || nbits - at < (s->items.item.n + 7) / 8)
 		return NULL;
-	memcpy(s->mine.token, p, 32);
-	s->mine.lowest_of_host = sf_le64(p + 48 + 16 * (size_t)s->comm.rank) != 0;
 	return p + head + at;
+}
+
+/* For the next save of the same items. Without memory there is none. */
+static void remember(struct shardfuse_save *s, const uint8_t *bits)
+{
+	struct sf_save_before *before = &s->keep->before;
+	size_t len = (s->items.item.n + 7) / 8;
+
+	if (bits != before->bits) {
+		uint8_t *copy = malloc(len ? len : 1);
+		before->valid = false;
+		if (!copy)
+			return;
+		memcpy(copy, bits, len);
+		free(before->bits);
+		before->bits = copy;
+		before->id = sf_fnv1a(SF_FNV1A, s->mine.token, 32) | 1;
+	}
+	before->hash = s->mine.hash;
+	before->nitems = s->items.item.n;
+	before->options = options_word(s);
+	before->valid = true;
 }
 
 /* Where in which file this rank's items go: the same that rank 0 worked out. */
@@ -355,32 +434,53 @@ out:
 	return r;
 }
 
-int sf_save_agree(struct shardfuse_save *s, const struct sf_verdict *mine, bool claim,
-                  struct sf_error *err)
+/* One exchange; *ret_all: rank 0 wants all plans in full. */
+static int exchange(struct shardfuse_save *s, const struct sf_verdict *mine, bool again,
+                    struct plan_arg *arg, bool *ret_all, struct sf_error *err)
 {
 	struct sf_verdict v = *mine;
 	struct sf_buf record = { 0 }, answer = { 0 };
-	struct plan_arg arg = { s, claim };
-	int64_t began = sf_now_ms();
 	const uint8_t *bits;
 	int r;
 
 	if (v.code >= 0)
-		v.code = put_record(s, &record, &v.err);
-	r = sf_save_tree_step(&s->tree, &v, record.at, sf_buf_bytes(&record), answer_plan, &arg,
+		v.code = put_record(s, again, &record, &v.err);
+	r = sf_save_tree_step(&s->tree, &v, record.at, sf_buf_bytes(&record), answer_plan, arg,
 	                      &answer, err);
-	if (r >= 0) { /* a failure from here on is this rank's: it says so in the next step */
+	*ret_all = r >= 0 && answer.len >= 8 && sf_le64(answer.at) == SEND_ALL;
+	if (r >= 0 &&
+	    !*ret_all) { /* a failure from here on is this rank's: it says so in the next step */
 		bits = my_bits(s, &answer);
 		v.code = bits ? place_items(s, bits, &v.err)
 		              : sf_fail(&v.err, -EBADMSG, "rank 0's answer (%zu bytes) is none",
 		                        answer.len);
+		if (v.code >= 0 && s->holds_keep)
+			remember(s, bits);
 		s->mine.verdict = v;
-	} else if (claim && s->comm.rank == 0) {
-		sf_save_target_drop(s->at);
 	}
-	sf_save_log(s, "plan", began, answer.len, r, err);
+	s->mine.exchanged += record.len + answer.len;
 	sf_buf_release(&record);
 	sf_buf_release(&answer);
+	return r;
+}
+
+int sf_save_agree(struct shardfuse_save *s, const struct sf_verdict *mine, bool claim,
+                  struct sf_error *err)
+{
+	struct plan_arg arg = { s, claim };
+	int64_t began = sf_now_ms();
+	bool all;
+	int r = exchange(s, mine, true, &arg, &all, err);
+
+	if (r >= 0 && all)
+		r = exchange(s, mine, false, &arg, &all, err);
+	if (r < 0) {
+		if (claim && s->comm.rank == 0)
+			sf_save_target_drop(s->at);
+		if (s->holds_keep)
+			s->keep->before.valid = false;
+	}
+	sf_save_log(s, "plan", began, s->mine.exchanged, r, err);
 	return r;
 }
 

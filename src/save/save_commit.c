@@ -36,16 +36,15 @@ static int start(struct shardfuse_save *s, bool snapshot, struct sf_save_run **r
 	struct sf_save_run *run = NULL;
 	int r;
 
-	v.code = sf_save_keep_take(s->keep, snapshot && s->opt.refuse_busy, &v.err);
+	v.code = sf_save_keep_take(s, snapshot && s->opt.refuse_busy, &v.err);
 	if (v.code >= 0) {
 		v.code = sf_save_run_new(s, &run, &v.err);
 		if (v.code < 0)
-			sf_save_keep_give(s->keep);
+			sf_save_keep_give(s);
 	}
 	r = sf_save_agree(s, &v, true, err);
 	if (r < 0) {
-		if (run)
-			sf_save_keep_give(s->keep);
+		sf_save_keep_give(s);
 		sf_save_run_free(run);
 		return r;
 	}
@@ -61,7 +60,7 @@ static int drive(struct shardfuse_save *s, struct sf_save_run *run, struct sf_er
 	do
 		r = sf_save_run_advance(run, SLICE_MS, err);
 	while (r == -EAGAIN);
-	sf_save_keep_give(s->keep);
+	sf_save_keep_give(s);
 	return r;
 }
 
@@ -106,6 +105,11 @@ int shardfuse_save_commit_async(struct shardfuse_save *s, struct shardfuse_save_
 	/* without a thread it goes on in test and wait */
 	req->threaded = (s->comm.threads || s->comm.size == 1) &&
 	                sf_thread_start(&req->thread, run_thread, req) == 0;
+	if (!req->threaded) {
+		pthread_mutex_lock(&s->keep->locked.m);
+		s->keep->locked.by_caller = true;
+		pthread_mutex_unlock(&s->keep->locked.m);
+	}
 	*ret = req;
 	return 0;
 }
@@ -119,7 +123,7 @@ static void advance(struct shardfuse_save_request *req, unsigned wait_ms)
 	r = sf_save_run_advance(req->run, wait_ms, &req->err);
 	if (r == -EAGAIN)
 		return;
-	sf_save_keep_give(req->s->keep);
+	sf_save_keep_give(req->s);
 	req->result = r;
 	atomic_store(&req->ended, true);
 }

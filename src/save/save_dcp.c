@@ -35,7 +35,8 @@ int sf_save_dcp_metadata(struct shardfuse_save *s, struct sf_save_target *t, con
                          const struct sf_global_plan *g, struct sf_error *err)
 {
 	struct sf_dcp_meta_options o = { .storage_info_module =
-		                                 "torch.distributed.checkpoint.filesystem" };
+		                                 "torch.distributed.checkpoint.filesystem",
+		                         .zstd = s->opt.zstd ? "stream.zstd/1" : NULL };
 	char part[64], name[64];
 	struct out out = { -1, 0 };
 	int r;

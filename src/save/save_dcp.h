@@ -4,7 +4,7 @@
 
 #include "save/save_format.h"
 
-extern const struct sf_save_format sf_save_dcp, sf_save_olmo;
+extern const struct sf_save_format sf_save_dcp, sf_save_megatron, sf_save_olmo;
 
 /* DIR.metadata of the plan: whole or not there. */
 int sf_save_dcp_metadata(struct shardfuse_save *s, struct sf_save_target *t, const char *dir,

@@ -9,6 +9,7 @@
 
 static const struct sf_save_format *const formats[] = {
 	&sf_save_dcp,
+	&sf_save_megatron,
 	&sf_save_olmo,
 };
 

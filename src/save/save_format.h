@@ -14,6 +14,9 @@ struct sf_save_format {
 	/* Rank 0, before anything is made: is this a save that the format can have? NULL: any is. */
 	int (*check)(const struct shardfuse_save *s, const struct sf_global_plan *g,
 	             struct sf_error *err);
+	/* Instead of sf_save_items_object; NULL: that. */
+	int (*object)(struct shardfuse_save *s, const struct shardfuse_save_object *o,
+	              struct sf_error *err);
 	/* Rank 0, when all shards are written and synced: the files that make them a checkpoint, the
 	 * one that says "complete" last. */
 	int (*finish)(struct shardfuse_save *s, struct sf_save_target *t,

@@ -75,10 +75,11 @@ static int set_key(struct sf_save_items *s, const struct sf_item_name *name,
 		len = s->probe.len;
 	}
 	if (len > SF_SAVE_KEY_MAX)
-		return sf_fail(err, -EINVAL, "key '%.60s...' has %zu bytes, the limit is %d", key,
-		               len, SF_SAVE_KEY_MAX);
+		return sf_fail(err, -EINVAL, "key '%s' has %zu bytes, the limit is %d",
+		               sf_save_shown(key, len).at, len, SF_SAVE_KEY_MAX);
 	if (len && memchr(key, 0, len))
-		return sf_fail(err, -EINVAL, "key '%.200s' goes on behind a NUL", key);
+		return sf_fail(err, -EINVAL, "key '%s' goes on behind a NUL",
+		               sf_save_shown(key, strlen(key)).at);
 	item->key = sf_arena_strdup(&s->arena, key, len);
 	item->key_len = (uint32_t)len;
 	return item->key ? 0 : no_memory(err);
@@ -146,9 +147,10 @@ int sf_item_push(struct sf_save_items *s, const struct sf_save_item *item, bool 
 		if (failed < 0)
 			return no_memory(err);
 		if (found != SF_MAP_NONE)
-			return sf_fail(err, -EINVAL, "%s '%.200s' is added twice%s",
+			return sf_fail(err, -EINVAL, "%s '%s' is added twice%s",
 			               item->kind == SF_SAVE_OBJECT ? "object" : "tensor",
-			               item->key, item->ndim ? " with boxes of one origin" : "");
+			               sf_save_shown(item->key, item->key_len).at,
+			               item->ndim ? " with boxes of one origin" : "");
 	}
 	s->item.n++;
 	return 0;
@@ -188,19 +190,22 @@ int sf_save_items_file(struct sf_save_items *s, const char *name, const void *at
 	void *copy;
 
 	if (!name || !is_file_name(name))
-		return sf_fail(err, -EINVAL, "'%.200s' is no name of a file in a checkpoint",
-		               name ? name : "");
+		return sf_fail(err, -EINVAL, "'%s' is no name of a file in a checkpoint",
+		               name ? sf_save_shown(name, strlen(name)).at : "");
 	if (!at && len)
-		return sf_fail(err, -EINVAL, "file '%.200s': %zu bytes at NULL", name, len);
+		return sf_fail(err, -EINVAL, "file '%s': %zu bytes at NULL",
+		               sf_save_shown(name, strlen(name)).at, len);
 	if (sf_save_file_vec_reserve(&s->file, s->file.n + 1) < 0 ||
 	    sf_map_reserve(&s->names, s->file.n + 1) < 0)
 		return no_memory(err);
 	if (sf_map_get(&s->names, name, strlen(name), same_name, s) != SF_MAP_NONE)
-		return sf_fail(err, -EINVAL, "file '%.200s' is added twice", name);
+		return sf_fail(err, -EINVAL, "file '%s' is added twice",
+		               sf_save_shown(name, strlen(name)).at);
 	f.name = sf_arena_strdup(&s->arena, name, strlen(name));
 	f.at = copy = sf_arena_alloc(&s->arena, len);
 	if (!f.name || !copy)
-		return sf_fail(err, -ENOMEM, "no memory for file '%.200s' of %zu bytes", name, len);
+		return sf_fail(err, -ENOMEM, "no memory for file '%s' of %zu bytes",
+		               sf_save_shown(name, strlen(name)).at, len);
 	if (len)
 		memcpy(copy, at, len);
 	s->file.at[s->file.n] = f;

@@ -5,6 +5,7 @@
 #include <stdbool.h>
 #include "base/arena.h"
 #include "base/buf.h"
+#include "base/buf.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"
@@ -59,6 +60,7 @@ struct sf_save_items {
 	struct sf_arena arena;
 	struct sf_save_item_vec item;
 	struct sf_save_file_vec file;
+	bool in_lists;       /* an object's archive holds a list of it alone */
 	struct sf_map boxes; /* key and origin -> item: the same one twice is refused */
 	struct sf_map names; /* of files */
 	struct sf_buf probe; /* of one call */
@@ -73,7 +75,16 @@ int sf_save_items_flat(struct sf_save_items *s, const struct shardfuse_save_tens
                        uint64_t start, uint64_t stop, struct sf_error *err);
 int sf_save_items_object(struct sf_save_items *s, const struct shardfuse_save_object *o,
                          struct sf_error *err);
+/* An object's archive, appended. */
+int sf_save_archive(const struct shardfuse_save_object *o, bool in_list, struct sf_buf *ret,
+                    struct sf_error *err);
 int sf_save_items_file(struct sf_save_items *s, const char *name, const void *at, size_t len,
                        struct sf_error *err);
+
+/* A name from outside as a message has it: escaped (sf_escape_text), its beginning where it is long. */
+struct sf_save_shown {
+	char at[208];
+};
+struct sf_save_shown sf_save_shown(const char *name, size_t len);
 
 #endif

@@ -4,11 +4,14 @@
 
 #include "base/crc32.h"
 #include "base/mem.h"
+#include "base/path.h"
 #include "parse/pickle_write.h"
 #include "parse/torch_archive.h"
 #include "parse/torch_file_plan.h"
 #include "parse/torch_item.h"
 #include "save/save_item_bytes.h"
+
+#define OBJECT_DIR_MAX (UINT64_C(1) << 30) /* bytes of a directory that is looked at */
 
 /* An archive of one storage or none. */
 struct archive {
@@ -206,14 +209,57 @@ int sf_save_object_item(const struct sf_pv *v, struct sf_buf *out, struct sf_err
 	return r;
 }
 
+/* The writer's question for each storage: is it there? */
+static int storage_there(void *arg, const char *key, size_t key_len, uint64_t *ret_number,
+                         struct sf_error *err)
+{
+	const struct sf_torch_archive *a = arg;
+	struct sf_buf shown = { .limit = 200 };
+
+	*ret_number = 0;
+	if (sf_torch_record_find(a->storage, a->nstorages, key, key_len))
+		return 0;
+	sf_escape_text(&shown, key, key_len);
+	sf_fail(err, -EBADMSG, "its value has the storage data/%s, which is not in it",
+	        sf_buf_cstr(&shown));
+	sf_buf_release(&shown);
+	return -EBADMSG;
+}
+
+/* Are all storages there that the value names? It is written once more, to nowhere. */
+static int check_storages(const struct sf_torch_archive *archive, struct sf_arena *arena,
+                          struct sf_error *err)
+{
+	struct sf_buf out = { 0 };
+	struct sf_pickle_writer w;
+	int r = sf_pickle_writer_init(&w, &out, arena);
+
+	if (r < 0)
+		return sf_fail(err, r, "no memory to look at an archive");
+	w.storage = storage_there;
+	w.storage_arg = (void *)(uintptr_t)archive;
+	r = sf_pw_value(&w, archive->root, err);
+	sf_pickle_writer_release(&w);
+	sf_buf_release(&out);
+	return r;
+}
+
 int sf_save_object_check(const void *at, size_t len, struct sf_error *err)
 {
 	const struct sf_torch_input in = { .len = len, .at = at };
 	const struct sf_torch_options opt = { .containers = 1u << SF_TORCH_ZIP };
 	struct sf_arena arena = { 0 };
 	struct sf_torch_archive archive;
-	int r = sf_torch_open(&in, &opt, &arena, &archive, err);
+	struct sf_zip_dir dir;
+	int r = len == 0 ? sf_fail(err, -EBADMSG, "it is empty")
+	                 : sf_torch_open(&in, &opt, &arena, &archive, err);
 
+	if (r >= 0)
+		r = sf_torch_zip_dir(&in, OBJECT_DIR_MAX, &arena, &dir, err);
+	if (r >= 0 && !sf_zip_find(&dir, "version") && !sf_zip_find(&dir, ".data/version"))
+		r = sf_fail(err, -EBADMSG, "it has no record 'version', which torch.load asks for");
+	if (r >= 0)
+		r = check_storages(&archive, &arena, err);
 	sf_arena_release(&arena);
 	return r == -ENOTSUP ? -EBADMSG : r;
 }

@@ -24,7 +24,8 @@ int sf_save_tensor_item_tail(const struct sf_save_tensor_item *t, uint32_t crc, 
 /* A value as torch.save(value) would have it: the whole archive, appended. Its .mark fields are used
  * meanwhile. */
 int sf_save_object_item(const struct sf_pv *v, struct sf_buf *out, struct sf_error *err);
-/* Is it an archive that torch.load takes? -EBADMSG says why not. */
+/* Is it an archive that torch.load takes, a zip of its kind with all that its value names? -EBADMSG says
+ * why not; -E2BIG, -ENOMEM. The bytes of storages are not looked at. */
 int sf_save_object_check(const void *at, size_t len, struct sf_error *err);
 
 #endif

@@ -9,12 +9,16 @@
 #include "save/save_values.h"
 
 /* The archive's bytes into @ret. */
-static int archive_value(const struct shardfuse_value *v, struct sf_buf *ret, struct sf_error *err)
+static int archive_value(const struct shardfuse_value *v, bool in_list, struct sf_buf *ret,
+                         struct sf_error *err)
 {
-	return sf_save_object_item(sf_save_value_tree(v), ret, err);
+	struct sf_pv *tree = sf_save_value_tree(v);
+	const struct sf_pv list = { .kind = SF_PV_LIST, .seq = { &tree, 1 } };
+
+	return sf_save_object_item(in_list ? &list : tree, ret, err);
 }
 
-static int archive_json(const char *json, struct sf_buf *ret, struct sf_error *err)
+static int archive_json(const char *json, bool in_list, struct sf_buf *ret, struct sf_error *err)
 {
 	struct shardfuse_values *vs = shardfuse_values_new();
 	struct shardfuse_error why = { "" };
@@ -24,13 +28,14 @@ static int archive_json(const char *json, struct sf_buf *ret, struct sf_error *e
 	if (!vs)
 		return sf_fail(err, -ENOMEM, "no memory for a value");
 	v = shardfuse_value_json(vs, json, strlen(json), &why);
-	r = v ? archive_value(v, ret, err)
+	r = v ? archive_value(v, in_list, ret, err)
 	      : sf_fail(err, -EINVAL, "no JSON that can be saved: %s", why.msg);
 	shardfuse_values_free(vs);
 	return r;
 }
 
-static int archive(const struct shardfuse_save_object *o, struct sf_buf *ret, struct sf_error *err)
+int sf_save_archive(const struct shardfuse_save_object *o, bool in_list, struct sf_buf *ret,
+                    struct sf_error *err)
 {
 	int r;
 
@@ -38,9 +43,9 @@ static int archive(const struct shardfuse_save_object *o, struct sf_buf *ret, st
 		return sf_fail(err, -EINVAL, "one of value, json and at is to be given, not %d",
 		               !!o->value + !!o->json + !!o->at);
 	if (o->value)
-		return archive_value(o->value, ret, err);
+		return archive_value(o->value, in_list, ret, err);
 	if (o->json)
-		return archive_json(o->json, ret, err);
+		return archive_json(o->json, in_list, ret, err);
 	r = sf_save_object_check(o->at, o->len, err);
 	if (r >= 0)
 		sf_buf_add(ret, o->at, o->len);
@@ -53,7 +58,8 @@ static int push_archive(struct sf_save_items *s, struct sf_save_item *item,
 	void *at = sf_buf_check(bytes) < 0 ? NULL : sf_arena_alloc(&s->arena, bytes->len);
 
 	if (!at)
-		return sf_fail(err, -ENOMEM, "no memory for object '%.200s'", item->key);
+		return sf_fail(err, -ENOMEM, "no memory for object '%s'",
+		               sf_save_shown(item->key, item->key_len).at);
 	memcpy(at, bytes->at, bytes->len);
 	item->archive = at;
 	item->bytes = item->stored = bytes->len;
@@ -75,9 +81,9 @@ int sf_save_items_object(struct sf_save_items *s, const struct shardfuse_save_ob
 	}
 	if (r < 0)
 		return r;
-	r = archive(&o, &bytes, err);
+	r = sf_save_archive(&o, s->in_lists, &bytes, err);
 	if (r < 0)
-		sf_fail_ctx(err, r, "object '%.200s'", item.key);
+		sf_fail_ctx(err, r, "object '%s'", sf_save_shown(item.key, item.key_len).at);
 	else
 		r = push_archive(s, &item, &bytes, err);
 	sf_buf_release(&bytes);

@@ -9,7 +9,8 @@
 
 static int no_memory(const struct sf_save_item *item, struct sf_error *err)
 {
-	return sf_fail(err, -ENOMEM, "no memory for tensor '%.200s'", item->key);
+	return sf_fail(err, -ENOMEM, "no memory for tensor '%s'",
+	               sf_save_shown(item->key, item->key_len).at);
 }
 
 static uint64_t *copy_dims(struct sf_save_items *s, const uint64_t *v, unsigned n)
@@ -30,11 +31,12 @@ static int set_dtype(const struct shardfuse_save_tensor *t, struct sf_save_item 
 		t->dtype ? sf_dtype_by_torch(t->dtype, strlen(t->dtype)) : SF_DTYPE_NONE;
 
 	if (dtype == SF_DTYPE_NONE)
-		return sf_fail(err, -EINVAL, "tensor '%.200s': dtype '%.60s' is not known",
-		               item->key, t->dtype ? t->dtype : "");
+		return sf_fail(err, -EINVAL, "tensor '%s': dtype '%s' is not known",
+		               sf_save_shown(item->key, item->key_len).at,
+		               t->dtype ? sf_save_shown(t->dtype, strlen(t->dtype)).at : "");
 	if (dtype >= SF_QINT8 && dtype <= SF_QUINT2X4)
-		return sf_fail(err, -EINVAL,
-		               "tensor '%.200s': quantized tensors (%s) are not saved", item->key,
+		return sf_fail(err, -EINVAL, "tensor '%s': quantized tensors (%s) are not saved",
+		               sf_save_shown(item->key, item->key_len).at,
 		               sf_dtype_info(dtype)->torch);
 	item->dtype = (uint8_t)dtype;
 	return 0;
@@ -46,15 +48,17 @@ static int set_shape(struct sf_save_items *s, const struct shardfuse_save_tensor
 	uint64_t bytes = sf_dtype_info(item->dtype)->bytes;
 
 	if (t->ndim > SHARDFUSE_DIMS_MAX)
-		return sf_fail(err, -EINVAL, "tensor '%.200s': %u dimensions, the limit is %d",
-		               item->key, t->ndim, SHARDFUSE_DIMS_MAX);
+		return sf_fail(err, -EINVAL, "tensor '%s': %u dimensions, the limit is %d",
+		               sf_save_shown(item->key, item->key_len).at, t->ndim,
+		               SHARDFUSE_DIMS_MAX);
 	if (t->ndim && !t->shape)
-		return sf_fail(err, -EINVAL, "tensor '%.200s': no shape", item->key);
+		return sf_fail(err, -EINVAL, "tensor '%s': no shape",
+		               sf_save_shown(item->key, item->key_len).at);
 	for (unsigned d = 0; d < t->ndim; d++)
 		if (t->shape[d] >> 63 ||
 		    (t->shape[d] && (!sf_mul(bytes, t->shape[d], &bytes) || bytes >> 63)))
-			return sf_fail(err, -EINVAL, "tensor '%.200s': more than 2^63 bytes",
-			               item->key);
+			return sf_fail(err, -EINVAL, "tensor '%s': more than 2^63 bytes",
+			               sf_save_shown(item->key, item->key_len).at);
 	item->ndim = (uint8_t)t->ndim;
 	item->shape = copy_dims(s, t->shape, t->ndim);
 	return item->shape ? 0 : no_memory(item, err);
@@ -76,8 +80,8 @@ static int set_tensor(struct sf_save_items *s, const struct shardfuse_save_tenso
 	if (r < 0)
 		return r;
 	if (t->device != SHARDFUSE_HOST && t->device != SHARDFUSE_CUDA)
-		return sf_fail(err, -EINVAL, "tensor '%.200s': device %d is not known", item->key,
-		               t->device);
+		return sf_fail(err, -EINVAL, "tensor '%s': device %d is not known",
+		               sf_save_shown(item->key, item->key_len).at, t->device);
 	item->from = (struct sf_save_from){ .at = t->at,
 		                            .device = t->device,
 		                            .stream = t->stream,
@@ -109,12 +113,14 @@ static int push_box(struct sf_save_items *s, struct sf_save_item *item, struct s
 		item->bytes *= item->extent[d];
 	if (item->bytes && !item->from.at && !item->from.provide)
 		return sf_fail(err, -EINVAL,
-		               "tensor '%.200s': %llu bytes, neither memory nor a provider",
-		               item->key, (unsigned long long)item->bytes);
+		               "tensor '%s': %llu bytes, neither memory nor a provider",
+		               sf_save_shown(item->key, item->key_len).at,
+		               (unsigned long long)item->bytes);
 	stored.bytes = item->bytes;
 	r = sf_save_tensor_item_plan(&stored, err);
 	if (r < 0)
-		return sf_fail_ctx(err, r, "tensor '%.200s'", item->key);
+		return sf_fail_ctx(err, r, "tensor '%s'",
+		                   sf_save_shown(item->key, item->key_len).at);
 	item->stored = stored.head_len + stored.bytes + stored.tail_len;
 	/* a rank with nothing of a tensor says so with any empty box, as often as it likes */
 	return sf_item_push(s, item, !is_empty(item), err);
@@ -129,12 +135,13 @@ static int set_box(struct sf_save_items *s, const struct shardfuse_save_tensor *
 		origin[d] = t->offset ? t->offset[d] : 0;
 		if (origin[d] > item->shape[d] ||
 		    (t->extent && t->extent[d] > item->shape[d] - origin[d]))
-			return sf_fail(
-				err, -EINVAL,
-				"tensor '%.200s': dimension %u: %llu elements from %llu on, "
-				"the shape has %llu",
-				item->key, d, (unsigned long long)(t->extent ? t->extent[d] : 0),
-				(unsigned long long)origin[d], (unsigned long long)item->shape[d]);
+			return sf_fail(err, -EINVAL,
+			               "tensor '%s': dimension %u: %llu elements from %llu on, "
+			               "the shape has %llu",
+			               sf_save_shown(item->key, item->key_len).at, d,
+			               (unsigned long long)(t->extent ? t->extent[d] : 0),
+			               (unsigned long long)origin[d],
+			               (unsigned long long)item->shape[d]);
 		extent[d] = t->extent ? t->extent[d] : item->shape[d] - origin[d];
 	}
 	item->origin = copy_dims(s, origin, t->ndim);
@@ -160,11 +167,11 @@ static int set_stride(struct sf_save_items *s, const struct shardfuse_save_tenso
 		dense *= extent;
 		if (!sf_mul(t->stride[d], sf_dtype_info(item->dtype)->bytes, &step) ||
 		    !sf_mul(step, extent - 1, &step) || !sf_add(reach, step, &reach) || reach >> 63)
-			return sf_fail(
-				err, -EINVAL,
-				"tensor '%.200s': stride %llu of dimension %u is no place in "
-				"memory",
-				item->key, (unsigned long long)t->stride[d], d);
+			return sf_fail(err, -EINVAL,
+			               "tensor '%s': stride %llu of dimension %u is no place in "
+			               "memory",
+			               sf_save_shown(item->key, item->key_len).at,
+			               (unsigned long long)t->stride[d], d);
 	}
 	if (is_dense || !item->from.at)
 		return 0;
@@ -282,18 +289,17 @@ int sf_save_items_flat(struct sf_save_items *s, const struct shardfuse_save_tens
 	if (r < 0)
 		return r;
 	if (t.offset || t.extent || t.stride)
-		return sf_fail(
-			err, -EINVAL,
-			"tensor '%.200s': a range of elements has no offset, extent or stride",
-			item.key);
+		return sf_fail(err, -EINVAL,
+		               "tensor '%s': a range of elements has no offset, extent or stride",
+		               sf_save_shown(item.key, item.key_len).at);
 	for (unsigned d = item.ndim; d-- > 0;) {
 		f.below[d] = volume;
 		volume *= item.shape[d];
 	}
 	if (start > stop || stop > volume)
-		return sf_fail(err, -EINVAL, "tensor '%.200s': elements %llu to %llu, it has %llu",
-		               item.key, (unsigned long long)start, (unsigned long long)stop,
-		               (unsigned long long)volume);
+		return sf_fail(err, -EINVAL, "tensor '%s': elements %llu to %llu, it has %llu",
+		               sf_save_shown(item.key, item.key_len).at, (unsigned long long)start,
+		               (unsigned long long)stop, (unsigned long long)volume);
 	if (start == stop && volume && !item.ndim)
 		return 0;                  /* no box of it is empty */
 	if (start == stop || !item.ndim) { /* nothing of it: it is known all the same */

@@ -211,3 +211,60 @@ int sf_global_plan_layout(struct sf_global_plan *g, unsigned nfiles, struct sf_e
 		r = lay_rank(g, rank, &b, &o, nfiles, err);
 	return r;
 }
+
+/* ---- what ranks tell ---- */
+
+/* Of the items of a rank: how many before each it writes. Returns how many there are. */
+static uint64_t count_written(const struct sf_global_plan *g, uint32_t rank, uint64_t *before)
+{
+	const uint8_t *bits = g->bits + g->bits_at[rank];
+	uint64_t n = 0;
+
+	for (uint64_t i = 0; i < g->rank_items[rank]; i++) {
+		before[i] = n;
+		n += is_written(bits, i);
+	}
+	return n;
+}
+
+static int place_told(struct sf_global_plan *g, uint64_t c, const uint8_t *at, unsigned nfiles,
+                      struct sf_error *err)
+{
+	g->file[c] = sf_le32(at);
+	g->off[c] = sf_le64(at + 4);
+	g->len[c] = sf_le64(at + 12);
+	if (g->file[c] < nfiles && !(g->off[c] >> 62) && !(g->len[c] >> 62))
+		return 0;
+	return sf_fail(err, -EBADMSG, "rank %u: item %u in file %u of %u, %llu bytes at %llu",
+	               g->rank[c], g->item[c], g->file[c], nfiles, (unsigned long long)g->len[c],
+	               (unsigned long long)g->off[c]);
+}
+
+int sf_global_plan_places(struct sf_global_plan *g, const struct sf_save_record *told,
+                          unsigned nfiles, struct sf_error *err)
+{
+	SF_CLEANUP(by_rank_release) struct by_rank b = { 0 };
+	SF_FREE uint64_t *before = NULL;
+	uint64_t most = 0;
+	int r = 0;
+
+	for (uint32_t rank = 0; rank < g->nranks; rank++)
+		most = SF_MAX(most, g->rank_items[rank]);
+	before = sf_alloc_array(most, sizeof(*before));
+	if (!before || by_rank_init(&b, g) < 0)
+		return sf_fail(err, -ENOMEM, "no memory for the places of %llu items",
+		               (unsigned long long)g->nchunks);
+	for (uint32_t rank = 0; rank < g->nranks && r >= 0; rank++) {
+		uint64_t n = count_written(g, rank, before);
+		if (told[rank].len != n * SF_PLACE_BYTES)
+			return sf_fail(err, -EBADMSG,
+			               "rank %u told of %zu bytes of places, wrote %llu items",
+			               rank, told[rank].len, (unsigned long long)n);
+		for (uint64_t i = b.first[rank]; i < b.first[rank + 1] && r >= 0; i++)
+			r = place_told(g, b.at[i],
+			               (const uint8_t *)told[rank].at +
+			                       before[g->item[b.at[i]]] * SF_PLACE_BYTES,
+			               nfiles, err);
+	}
+	return r;
+}

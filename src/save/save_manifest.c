@@ -8,7 +8,7 @@
 #include "save/save_priv.h"
 
 /* What a rank tells of its shards: u64 size and 32 bytes of SHA-256 each. */
-#define FILE_BYTES 40
+#define FILE_BYTES SF_MANIFEST_BYTES
 
 void sf_save_manifest_tell(const struct sf_shard_file *file, unsigned n, struct sf_buf *record)
 {

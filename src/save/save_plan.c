@@ -30,6 +30,8 @@ int sf_save_plan_make(const struct sf_save_record *record, uint32_t nranks, int 
 	if (r >= 0)
 		r = sf_plan_read_keys(&m, err);
 	if (r >= 0)
+		r = sf_plan_check_paths(&m, err);
+	if (r >= 0)
 		r = sf_plan_read_boxes(&m, err);
 	if (r >= 0)
 		r = sf_plan_assign(&m, err);

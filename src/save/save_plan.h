@@ -45,6 +45,12 @@ struct sf_global_plan {
 	uint64_t *bits_at;    /* first byte of its bits */
 	uint8_t *bits;
 	uint64_t nbits_bytes;
+	/* Which keys a rank's objects are, in its order: those of objects_of[rank], which ranks with the
+	 * same items share. For a plan that is made again. */
+	struct sf_global_objects {
+		uint32_t *key, n;
+	} * objects;
+	uint32_t *objects_of;
 };
 
 struct sf_save_record { /* what came of one rank */
@@ -54,7 +60,7 @@ struct sf_save_record { /* what came of one rank */
 /*
  * sf_save_plan_make - decode @nranks records, check, assign.
  *
- * Checks: shapes, dtypes, kinds, paths and objects' hashes agree; the boxes of a tensor are equal or
+ * Checks: shapes, dtypes, kinds, paths and objects' hashes agree; paths are those of one nested dict; the boxes of a tensor are equal or
  * apart and cover it; a key is no tensor here and an object there; there is at least one item. The
  * message names the key, both ranks and both values; of a hole or an overlap the first element.
  *
@@ -68,6 +74,16 @@ struct sf_save_record { /* what came of one rank */
  */
 int sf_save_plan_make(const struct sf_save_record *record, uint32_t nranks, int dedup,
                       struct sf_global_plan *ret, struct sf_error *err);
+/*
+ * The same items once more, of a later step: a rank sends what of it may have changed, lengths and hashes
+ * of its objects, when its plan's hash is what it was. rank 0 checks that they agree, and has the plan
+ * that it had. *ret_moved: some length is another; the layout has to be made again.
+ * Cost: O(objects).
+ */
+int sf_save_plan_encode_again(const struct sf_save_items *items, struct sf_buf *ret,
+                              struct sf_error *err);
+int sf_save_plan_again(struct sf_global_plan *g, const struct sf_save_record *record,
+                       uint32_t nranks, bool *ret_moved, struct sf_error *err);
 void sf_global_plan_release(struct sf_global_plan *g);
 
 /*
@@ -85,5 +101,10 @@ int sf_save_layout(const struct sf_layout_in *in, uint64_t n, const uint8_t *wri
                    uint32_t *ret_file, uint64_t *ret_off, struct sf_error *err);
 /* Fills file, off and len of the columns. */
 int sf_global_plan_layout(struct sf_global_plan *g, unsigned nfiles, struct sf_error *err);
+/* The same from what ranks tell of the items that they wrote, in their order, where sizes are known only
+ * then: SF_PLACE_BYTES each, u32 file, u64 offset, u64 length; little-endian. -EBADMSG. */
+#define SF_PLACE_BYTES 20
+int sf_global_plan_places(struct sf_global_plan *g, const struct sf_save_record *told,
+                          unsigned nfiles, struct sf_error *err);
 
 #endif

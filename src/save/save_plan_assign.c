@@ -113,15 +113,15 @@ static int hole(struct assign *a, const struct sf_global_key *k, uint32_t n, con
 	if (before < n) {
 		sf_plan_box_text(box, sizeof(box), coords + 2 * k->ndim * before, k->ndim);
 		return sf_fail(a->err, -EINVAL,
-		               "tensor '%.200s': no rank has element %s of %s; rank %u's box %s "
+		               "tensor '%s': no rank has element %s of %s; rank %u's box %s "
 		               "ends before it, ranks %u to %u have boxes of it",
-		               k->key, point, whole, rank[a->group[before].first], box, rank[0],
-		               last);
+		               sf_save_shown(k->key, k->key_len).at, point, whole,
+		               rank[a->group[before].first], box, rank[0], last);
 	}
 	return sf_fail(a->err, -EINVAL,
-	               "tensor '%.200s': no rank has element %s of %s; ranks %u to %u have boxes "
+	               "tensor '%s': no rank has element %s of %s; ranks %u to %u have boxes "
 	               "of it",
-	               k->key, point, whole, rank[0], last);
+	               sf_save_shown(k->key, k->key_len).at, point, whole, rank[0], last);
 }
 
 static int not_tiled(struct assign *a, const struct sf_global_key *k, uint32_t n)
@@ -137,7 +137,8 @@ static int not_tiled(struct assign *a, const struct sf_global_key *k, uint32_t n
 	if (coords)
 		r = sf_cover_find(k->shape, k->ndim, coords, n, at, &x, &y);
 	if (r < 0) {
-		sf_fail(a->err, r, "no memory to check tensor '%.200s'", k->key);
+		sf_fail(a->err, r, "no memory to check tensor '%s'",
+		        sf_save_shown(k->key, k->key_len).at);
 	} else if (r < 2) {
 		r = hole(a, k, n, coords, at);
 	} else {
@@ -146,10 +147,10 @@ static int not_tiled(struct assign *a, const struct sf_global_key *k, uint32_t n
 		sf_plan_box_text(other, sizeof(other), coords + 2 * k->ndim * y, k->ndim);
 		sf_plan_point_text(point, sizeof(point), at, k->ndim);
 		r = sf_fail(a->err, -EINVAL,
-		            "tensor '%.200s': rank %u's box %s and rank %u's %s overlap at "
+		            "tensor '%s': rank %u's box %s and rank %u's %s overlap at "
 		            "element %s",
-		            k->key, rank[a->group[x].first], one, rank[a->group[y].first], other,
-		            point);
+		            sf_save_shown(k->key, k->key_len).at, rank[a->group[x].first], one,
+		            rank[a->group[y].first], other, point);
 	}
 	free(coords);
 	return r;
@@ -254,6 +255,33 @@ static int set_bits(struct sf_plan_make *m, struct sf_error *err)
 	return 0;
 }
 
+/* The keys of objects, by structure. */
+static int keep_objects(struct sf_plan_make *m, struct sf_error *err)
+{
+	struct sf_global_plan *g = m->g;
+
+	g->objects = sf_arena_calloc(&g->arena, m->structure.n, sizeof(*g->objects));
+	g->objects_of = sf_arena_calloc(&g->arena, m->nranks, sizeof(*g->objects_of));
+	if (!g->objects || !g->objects_of)
+		return sf_fail(err, -ENOMEM, "no memory for the plan of %u ranks", m->nranks);
+	memcpy(g->objects_of, m->structure_of, m->nranks * sizeof(*g->objects_of));
+	for (size_t i = 0; i < m->structure.n; i++) {
+		const struct sf_plan_structure *s = &m->structure.at[i];
+		struct sf_global_objects *o = &g->objects[i];
+		uint32_t n = 0;
+		for (uint32_t k = 0; k < s->nitems; k++)
+			n += m->key.at[s->key[k]].kind == SF_SAVE_OBJECT;
+		o->key = sf_arena_calloc(&g->arena, n, sizeof(*o->key));
+		if (!o->key)
+			return sf_fail(err, -ENOMEM, "no memory for the plan of %u ranks",
+			               m->nranks);
+		for (uint32_t k = 0; k < s->nitems; k++)
+			if (m->key.at[s->key[k]].kind == SF_SAVE_OBJECT)
+				o->key[o->n++] = s->key[k];
+	}
+	return 0;
+}
+
 static void shrink(void **at, uint64_t n, size_t size)
 {
 	void *less = realloc(*at, n ? n * size : 1);
@@ -296,5 +324,6 @@ int sf_plan_assign(struct sf_plan_make *m, struct sf_error *err)
 		return r;
 	m->g->nchunks = a.chunk;
 	shrink_columns(m->g, a.coord);
-	return set_bits(m, err);
+	r = keep_objects(m, err);
+	return r < 0 ? r : set_bits(m, err);
 }

@@ -65,9 +65,10 @@ static int read_object(struct sf_plan_make *m, struct sf_rec *r, uint32_t rank, 
 		more->hash = sf_le64(hash);
 	} else if (more->len != len || more->hash != sf_le64(hash)) {
 		return sf_fail(err, -EINVAL,
-		               "object '%.200s': rank %u has %llu bytes with hash %016llx, "
+		               "object '%s': rank %u has %llu bytes with hash %016llx, "
 		               "rank %u %llu bytes with %016llx",
-		               m->key.at[key].key, more->rank, (unsigned long long)more->len,
+		               sf_save_shown(m->key.at[key].key, m->key.at[key].key_len).at,
+		               more->rank, (unsigned long long)more->len,
 		               (unsigned long long)more->hash, rank, (unsigned long long)len,
 		               (unsigned long long)sf_le64(hash));
 	}

@@ -233,26 +233,27 @@ static int agree(const struct reading *x, const struct sf_global_key *k, uint32_
 	char a[200], b[200];
 
 	if (object != (k->kind == SF_SAVE_OBJECT))
-		return sf_fail(x->err, -EINVAL, "'%.200s': rank %u has %s of that key, rank %u %s",
-		               k->key, other, object ? "a tensor" : "an object", x->rank,
+		return sf_fail(x->err, -EINVAL, "'%s': rank %u has %s of that key, rank %u %s",
+		               sf_save_shown(k->key, k->key_len).at, other,
+		               object ? "a tensor" : "an object", x->rank,
 		               object ? "an object" : "a tensor");
 	if (!object && x->dtype != k->dtype)
-		return sf_fail(x->err, -EINVAL,
-		               "tensor '%.200s': rank %u has it as %s, rank %u as %s", k->key,
-		               other, sf_dtype_info(k->dtype)->torch, x->rank,
+		return sf_fail(x->err, -EINVAL, "tensor '%s': rank %u has it as %s, rank %u as %s",
+		               sf_save_shown(k->key, k->key_len).at, other,
+		               sf_dtype_info(k->dtype)->torch, x->rank,
 		               sf_dtype_info(x->dtype)->torch);
 	if (!object &&
 	    (x->ndim != k->ndim || memcmp(x->shape, k->shape, k->ndim * sizeof(*k->shape)) != 0)) {
 		sf_plan_point_text(a, sizeof(a), k->shape, k->ndim);
 		sf_plan_point_text(b, sizeof(b), x->shape, x->ndim);
 		return sf_fail(x->err, -EINVAL,
-		               "tensor '%.200s': rank %u has it with shape %s, rank %u with %s",
-		               k->key, other, a, x->rank, b);
+		               "tensor '%s': rank %u has it with shape %s, rank %u with %s",
+		               sf_save_shown(k->key, k->key_len).at, other, a, x->rank, b);
 	}
 	if (!same_path(x, k))
 		return sf_fail(x->err, -EINVAL,
-		               "'%.200s': ranks %u and %u have it under paths that differ", k->key,
-		               other, x->rank);
+		               "'%s': ranks %u and %u have it under paths that differ",
+		               sf_save_shown(k->key, k->key_len).at, other, x->rank);
 	return 0;
 }
 

@@ -130,6 +130,9 @@ struct sf_plan_make {
 
 /* save_plan_keys.c: heads and structures of all ranks, agreed on: fills g's keys, their boxes counted. */
 int sf_plan_read_keys(struct sf_plan_make *m, struct sf_error *err);
+/* save_plan_paths.c: all paths together are a nested dict: no two are one, none goes on behind another's
+ * end, no place has names and indexes. */
+int sf_plan_check_paths(const struct sf_plan_make *m, struct sf_error *err);
 /* save_plan_boxes.c: boxes and objects of all ranks into the columns, each key's side by side. */
 int sf_plan_read_boxes(struct sf_plan_make *m, struct sf_error *err);
 /* save_plan_assign.c: equal boxes become one, all of a tensor are found to tile it, ranks are chosen. */

@@ -16,21 +16,33 @@
 #define SF_SAVE_WRITE_TIMEOUT_MS 1800000
 #define SF_SAVE_STAGING (UINT64_C(256) << 20)
 
+/* The plan of the save before: a later one of the same items need not tell it again. Of the save that goes
+ * through the keep, and between saves of the one before. */
+struct sf_save_before {
+	bool valid;
+	uint64_t id;           /* of the save that made it: the same on all ranks */
+	uint64_t hash, nitems; /* of this rank's plan */
+	uint32_t options;
+	uint8_t *bits;                /* which items this rank writes */
+	struct sf_global_plan global; /* rank 0's; empty while a save has it */
+};
+
 struct shardfuse_save_keep {
 	struct sf_stage_pool *pool;
+	struct sf_save_before before;
 	struct {
 		pthread_mutex_t m;
 		pthread_cond_t c;
 		bool busy; /* a save goes through it */
+		/* and its test and wait alone move it on: who waited for it would for ever */
+		bool by_caller;
 	} locked;
 };
-/* -EBUSY where @refuse and another is under way. */
-int sf_save_keep_take(struct shardfuse_save_keep *k, bool refuse, struct sf_error *err);
-void sf_save_keep_give(struct shardfuse_save_keep *k);
-
 /* This rank's part of the plan, after all agreed. */
 struct sf_save_mine {
 	struct sf_verdict verdict; /* a failure that the others do not know of yet */
+	uint64_t hash;             /* of its plan */
+	uint64_t exchanged;        /* bytes to rank 0 and back */
 	char token[33];
 	bool lowest_of_host;
 	struct sf_write_place *place; /* items that this rank writes, and where */
@@ -46,13 +58,20 @@ struct shardfuse_save {
 	struct sf_save_tree tree;
 	struct sf_save_items items;
 	struct shardfuse_save_keep *keep;
-	bool own_keep, ended; /* ended: committed or aborted */
+	uint64_t alike; /* hash of what the format has all ranks give alike; 0: nothing */
+	bool own_keep, holds_keep;
+	bool ended; /* committed or aborted */
 	struct sf_save_target *at;
 	struct sf_global_plan global; /* rank 0's */
 	struct sf_save_mine mine;
 };
 
+/* save.c: the keep is this save's until it is given. -EBUSY where @refuse and another has it. */
+int sf_save_keep_take(struct shardfuse_save *s, bool refuse, struct sf_error *err);
+void sf_save_keep_give(struct shardfuse_save *s); /* that it has none is fine */
+
 #define SF_SAVE_MANIFEST ".shardfuse-manifest.json"
+#define SF_MANIFEST_BYTES 40 /* that are told of a shard */
 /* save_manifest.c: a rank's shards into what it tells; rank 0: all of them, from byte @at of each record,
  * into the manifest. */
 void sf_save_manifest_tell(const struct sf_shard_file *file, unsigned n, struct sf_buf *record);

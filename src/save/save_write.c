@@ -19,7 +19,7 @@ void sf_shard_name(char ret[SF_SHARD_NAME_MAX], uint32_t rank, uint32_t file)
 	snprintf(ret, SF_SHARD_NAME_MAX, "__%u_%u.distcp", rank, file);
 }
 
-int sf_write_check(struct sf_write_file *f, struct sf_error *err)
+int sf_shard_check(struct sf_write_file *f, struct sf_error *err)
 {
 	if (f->w->o.cancel && atomic_load_explicit(f->w->o.cancel, memory_order_relaxed))
 		return sf_fail(err, -ECANCELED, "the save was cancelled");

@@ -109,7 +109,7 @@ int sf_write_stage(struct sf_write_file *f, struct sf_write_slab *slab, struct s
 {
 	struct sf_write_walk *w = &f->staged;
 	const size_t room = slab->buf->len;
-	int r = sf_write_check(f, err);
+	int r = sf_shard_check(f, err);
 
 	slab->first = *w;
 	slab->len = 0;

@@ -39,7 +39,7 @@ int sf_write_out(struct sf_write_file *f, uint64_t off, const void *at, size_t l
                  struct sf_error *err)
 {
 	struct iovec iov = { (void *)(uintptr_t)at, len };
-	int r = sf_write_check(f, err);
+	int r = sf_shard_check(f, err);
 
 	if (r < 0 || len == 0)
 		return r;
@@ -68,7 +68,7 @@ int sf_write_hash_to(struct sf_write_file *f, uint64_t off, struct sf_error *err
 		if (n <= 0)
 			return sf_fail(err, n < 0 ? -errno : -EIO, "'%s': reading it back at %llu",
 			               f->name, (unsigned long long)f->hashed);
-		int r = sf_write_check(f, err);
+		int r = sf_shard_check(f, err);
 		if (r < 0)
 			return r;
 		sf_sha256_feed(f->sha, buf, (size_t)n);
@@ -84,7 +84,7 @@ int sf_write_close(struct sf_write_file *f, struct sf_error *err)
 	if (r >= 0 && f->sha && sf_sha256_end(SF_STEAL(f->sha), f->done.sha256) < 0)
 		r = sf_fail(err, -ENOMEM, "'%s': its SHA-256", f->name);
 	if (r >= 0)
-		r = sf_write_check(f, err); /* fsync may take long */
+		r = sf_shard_check(f, err); /* fsync may take long */
 	if (r >= 0 && f->w->o.fsync && fsync(f->fd) < 0 && errno != EINVAL)
 		r = sf_fail_errno(err, "'%s': fsync", f->name);
 	int fd = f->fd;

@@ -79,7 +79,7 @@ struct sf_shard_write {
 };
 
 /* 0, or -ECANCELED. */
-int sf_write_check(struct sf_write_file *f, struct sf_error *err);
+int sf_shard_check(struct sf_write_file *f, struct sf_error *err);
 
 /* ---- save_write_out.c ---- */
 

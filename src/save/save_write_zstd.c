@@ -46,7 +46,7 @@ static int feed(struct packer *p, const uint8_t *at, uint64_t len, bool last, st
 
 	do {
 		size_t n = SF_MIN(PART, len);
-		r = sf_write_check(p->f, err);
+		r = sf_shard_check(p->f, err);
 		if (r >= 0)
 			r = sf_zstd_feed(p->zstd, at, n, last && n == len, &p->out, err);
 		if (r >= 0)
@@ -115,7 +115,7 @@ static int copy(struct packer *p, struct copied *c, bool wait, struct sf_error *
 	/* in parts, so that a cancelled save ends soon */
 	for (uint64_t off = 0, n; r >= 0 && off < item->bytes; off += n) {
 		n = SF_MIN(16 * PART, item->bytes - off);
-		r = sf_write_check(p->f, err);
+		r = sf_shard_check(p->f, err);
 		if (r >= 0)
 			r = sf_stage_fill_begin(item, off, c->buf->at + off, n, &c->copies, err);
 	}

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """What a save of several ranks writes: torch's dcp.load, dcp_to_torch_save and the mount read the same bytes; what must not be written is refused on every rank."""
+import hashlib
 import json
 import os
 import random
@@ -218,11 +219,118 @@ def async_saves():
         check_tensors(f"often{i}", f"{target}{i}", {"w": ("float32", [6, 3])})
 
 
+def second_saves():
+    """The same items once more: hashes are exchanged, not plans; what a step changes is there."""
+    lines = [tensor(r, f"layer.{i}", "float32", [6, 3], [2 * r, 0], [2, 3]) for r in range(3) for i in range(40)]
+    lines += [["json", r, "step", '{"step": @}'] for r in range(3)] + [["json", r, f"rng.{r}", f'"@ of {r}"'] for r in range(3)]
+    target, said = save("second", 3, lines, "repeat=3", "files=2", "log")
+    plans = [json.loads(line[4:]) for line in said if line.startswith("log ") and '"plan"' in line]
+    sent = {t: sum(j["bytes"] for j in plans if j["target"].endswith(f"second{t}")) for t in range(3)}
+    check("second: hashes instead of plans", sent[1] < sent[0] / 3 and sent[2] == sent[1], sent)
+    for i in range(3):
+        check_tensors(f"second{i}", f"{target}{i}", {f"layer.{k}": ("float32", [6, 3]) for k in range(40)})
+        state = {"step": None, **{f"rng.{r}": None for r in range(3)}}
+        dcp.load(state, checkpoint_id=f"{target}{i}")
+        check(f"second{i}: objects", state == {"step": {"step": 10 ** (i + 1)}, **{f"rng.{r}": f"{10 ** (i + 1)} of {r}" for r in range(3)}}, state)
+
+
+def halves(key):
+    return [tensor(r, key, "float32", [8, 5], [4 * r, 0], [4, 5]) for r in range(2)]
+
+
+def megatron():
+    common = '{"iteration": 5, "content_metadata": {"a": 1}}'
+    lines = halves("w") + [["json", r, "common", common] for r in range(2)] + [["json", 0, "rng_state", '{"x": [1, 2]}']]
+    target, _ = save("megatron", 2, lines, "format=megatron")
+    check("megatron: its files", set(os.listdir(target)) == {".metadata", "metadata.json", "common.pt", "__0_0.distcp", "__1_0.distcp"}, os.listdir(target))
+    check("megatron: common.pt", torch.load(os.path.join(target, "common.pt"), weights_only=True) == json.loads(common))
+    r = run("get", "--common", target)
+    check("megatron: get --common", r.returncode == 0 and json.loads(r.stdout)["iteration"] == 5, r.stderr)
+    refused("megatron_common", 2, halves("w") + [["json", 0, "common", "{}"]], r"rank 1.*common", "format=megatron")
+    try:
+        from megatron.core import dist_checkpointing
+        from megatron.core.dist_checkpointing import ShardedTensor
+        from megatron.core.dist_checkpointing.mapping import ShardedObject
+    except Exception as e:
+        skip("megatron: megatron-core", f"not installed ({type(e).__name__})")
+        return
+    with attempt("megatron: megatron-core loads it"):
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(random.randrange(20000, 30000)), RANK="0", WORLD_SIZE="1")
+        torch.distributed.init_process_group("gloo")
+        got = dist_checkpointing.load({"w": ShardedTensor.from_rank_offsets("w", torch.zeros(8, 5)), "rng": ShardedObject("rng_state", None, (1,), (0,))}, target)
+        torch.distributed.destroy_process_group()
+        check("megatron: megatron-core loads it", raw(got["w"]) == expected("w", "float32", [8, 5]) and got["rng"] == {"x": [1, 2]} and got["iteration"] == 5, got)
+
+
+def olmo():
+    run_dir = os.path.join(TMP, "run")
+    os.makedirs(run_dir)
+    lines = halves("/model/w") + [["file", r, f"train/rank{r}.pt", "x"] for r in range(2)]
+    target, _ = save("run/step7", 2, lines, "format=olmo")
+    check("olmo: its files", sorted(os.listdir(target)) == [".metadata.json", "model_and_optim", "train"], os.listdir(target))
+    check("olmo: its step", jrun("info", target)["step"] == 7)
+    refused("olmo_metadata", 1, [tensor(0, "w", "float32", [2])], r"format_metadata", "format=olmo", "metadata={")
+    try:
+        from olmo_core.distributed.checkpoint import load_state_dict
+        from olmo_core.train.checkpoint import Checkpointer
+    except Exception as e:
+        skip("olmo: ai2-olmo-core", f"not installed ({type(e).__name__})")
+        return
+    with attempt("olmo: OLMo-core loads it"):
+        check("olmo: it is found", list(Checkpointer.find_checkpoints(run_dir)) == [(7, target)])
+        state = {"model": {"w": torch.zeros(8, 5)}}
+        load_state_dict(os.path.join(target, "model_and_optim"), state)
+        check("olmo: OLMo-core loads it", raw(state["model"]["w"]) == expected("model.w", "float32", [8, 5]))
+
+
+def manifest():
+    target, _ = save("manifest", 2, halves("w"), "manifest", "files=2")
+    with open(os.path.join(target, ".shardfuse-manifest.json")) as f:
+        told = json.load(f)["files"]
+    check("manifest: every shard", set(told) == {n for n in os.listdir(target) if n.endswith(".distcp")}, told)
+    for name, is_ in told.items():
+        with open(os.path.join(target, name), "rb") as f:
+            b = f.read()
+        check(f"manifest: {name}", is_ == {"size": len(b), "sha256": hashlib.sha256(b).hexdigest()}, is_)
+
+
+    check("manifest: verify --deep", run("verify", "--deep", target).returncode == 0)
+    # in a gap between items or an archive's name: what no CRC covers
+    name = sorted(told)[0]
+    with open(os.path.join(target, name), "r+b") as f:
+        b = bytearray(f.read())
+        at = bytes(b).index(b"PK\x06\x06") + 30
+        b[at] ^= 1
+        f.seek(0)
+        f.write(b)
+    r = run("verify", "--deep", target)
+    check("manifest: a byte that changed is found", r.returncode == 1 and "sha256" in r.stdout and name in r.stdout, r.stdout + r.stderr)
+    os.unlink(os.path.join(target, name))
+    r = run("verify", "--deep", target)
+    check("manifest: a file that went is named", r.returncode != 0 and name in r.stdout, r.stdout + r.stderr)
+
+
+def compressed():
+    _, _, shapes = random_saves(11, 3, "zstd=3", "files=2", "manifest", name="zstd")
+    lines = [tensor(r, "w", "float32", [400, 100], [100 * r, 0], [100, 100]) for r in range(4)] + [["json", r, "step", '{"a": @}'] for r in range(4)]
+    target, _ = save("zstd_often", 4, lines, "zstd=3", "repeat=2", "async")
+    for i in range(2):
+        check_tensors(f"zstd_often{i}", f"{target}{i}", {"w": ("float32", [400, 100])})
+    size = sum(os.path.getsize(os.path.join(target + "0", n)) for n in os.listdir(target + "0"))
+    check("zstd: it is smaller", size < 400 * 100 * 4 / 2, size)
+    refused("zstd_olmo", 1, [tensor(0, "w", "float32", [2])], "zstd", "zstd=3", "format=olmo")
+
+
 def logs_and_plan():
     lines = [tensor(r, "w", "float32", [8, 5], [4 * r, 0], [4, 5]) for r in range(2)]
     _, said = save("logged", 2, lines, "log")
     logs = [json.loads(line[4:]) for line in said if line.startswith("log ")]
     check("log: phases of both ranks", {(j["phase"], j["rank"]) for j in logs} >= {(p, r) for p in ("plan", "stage", "write", "commit") for r in (0, 1)}, logs)
+    _, said = save("planned", 2, lines, "plan")
+    plan = json.loads("\n".join(said))
+    items = plan["keys"]["w"]["items"]
+    check("plan: what each rank would write", [(i["rank"], i["offset"], i["extent"]) for i in items] == [(0, [0, 0], [4, 5]), (1, [4, 0], [4, 5])] and plan["items"] == 2, plan)
+    check("plan: nothing is written", not os.path.exists(os.path.join(TMP, "planned")) and not os.path.exists(os.path.join(TMP, "planned-tmp")))
     check("log: outcomes", all(j["outcome"] == "ok" for j in logs), logs)
 
 
@@ -235,6 +343,11 @@ try:
     bad_input()
     overwriting()
     async_saves()
+    second_saves()
+    megatron()
+    olmo()
+    manifest()
+    compressed()
     logs_and_plan()
 finally:
     shutil.rmtree(TMP, ignore_errors=True)

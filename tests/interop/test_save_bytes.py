@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a save puts into its files, as PyTorch loads it: items of all dtypes, and .metadata (of random plans) as FileSystemReader reads it, no larger than
+"""What a save puts into its files, as PyTorch loads it: items of all dtypes, objects of every builder and of JSON, and .metadata (of random plans) as FileSystemReader reads it, no larger than
 torch's own pickle of the same."""
 import json, os, pickle, random, subprocess, sys, tempfile, warnings, zipfile
 
@@ -64,6 +64,101 @@ def check_tensors(tmp):
     for name in sorted(names - set(ABSENT)):
         for i, shape in enumerate(SHAPES):
             check_tensor(f"{tmp}/{name}.{i}.pt", name, shape)
+
+
+# ---- objects ----
+
+def same(a, b):
+    """Equal, and of the same types all the way; -0.0 is not 0.0."""
+    return a == b and repr(a) == repr(b) and type(a) is type(b)
+
+
+def wrapped(n):
+    return (n + 2**63) % 2**64 - 2**63
+
+
+def check_objects(tmp):
+    subprocess.run([TOOL, "objects", tmp], check=True)
+    want = {"none": None, "true": True, "false": False, "float": -0.1, "inf": float("inf"), "str": "aä\U0001f600", "empty": "", "nul": "a\0b",
+            "bytes": b"\0\x7f\x80\xff", "list": list(range(2500)), "tuple": tuple(range(2500)), "nolist": [], "notuple": (), "nodict": {},
+            "nested": {"list": [(0, 1, 2, 3, 4), torch.bfloat16, "cpu", "cpu", "storage"], 7: None, 0.5: b"\0\xff", (1, "b"): {}},
+            "size": torch.Size((2, 0, 70000, 2**40)), "nosize": torch.Size(())}
+    for i in range(64):
+        want |= {f"int{i}": wrapped(2**i), f"less{i}": 2**i - 1, f"minus{i}": wrapped(-2**i)}
+    names = {f[:-3] for f in os.listdir(tmp) if f.endswith(".pt")}
+    for name in names:
+        if name.startswith("dtype-") and hasattr(torch, name[6:]):
+            want[name] = getattr(torch, name[6:])
+    absent = {n for n in names if n.startswith("dtype-") and n not in want}
+    check("an object of each builder", names - absent == set(want), names ^ set(want))
+    for name, value in want.items():
+        for only in [True, False]:
+            try:
+                got = torch.load(f"{tmp}/{name}.pt", weights_only=only)
+                check(f"object {name}, weights_only={only}", same(got, value), f"{got!r}")
+            except Exception as e:
+                check(f"object {name}, weights_only={only}", False, repr(e))
+        with zipfile.ZipFile(f"{tmp}/{name}.pt") as z:
+            check(f"zipfile finds no wrong CRC in {name}", z.testzip() is None)
+
+
+def any_json(rng, depth):
+    """(JSON text in some spelling)"""
+    kind = rng.randrange(8 if depth < 4 else 6)
+    blank = lambda: rng.choice(["", "", " ", "\t "])
+    if kind == 0:
+        return rng.choice(["null", "true", "false"])
+    if kind == 1:
+        return str(rng.choice([0, 1, -1, 2**63 - 1, -2**63, 2**64 - 1, 2**53 + 1, rng.randint(-2**63, 2**64 - 1)]))
+    if kind == 2:
+        return rng.choice([repr(rng.uniform(-1, 1)), f"{rng.uniform(-1, 1):e}", f"{rng.randrange(100)}E{rng.randint(-330, 310):+d}", "-0.0", "1.0"])
+    if kind in (3, 4, 5):
+        chars = ["a", "ä", "\U0001f600", '"', "\\", "\n", "\x7f", "/", "\0", "\ud83d", "\ude00", " "]
+        return json.dumps("".join(rng.choice(chars) for _ in range(rng.randrange(6))))
+    if kind == 6:
+        return "[" + ",".join(blank() + any_json(rng, depth + 1) + blank() for _ in range(rng.randrange(5))) + "]"
+    return "{" + ",".join(f"{blank()}{json.dumps(rng.choice(['a', 'b', 'ä', '', 'key']))}{blank()}:{any_json(rng, depth + 1)}" for _ in range(rng.randrange(5))) + "}"
+
+
+def check_json(tmp, seed):
+    rng = random.Random(seed)
+    lines = [any_json(rng, 0) for _ in range(300)]
+    subprocess.run([TOOL, "json", tmp], input="\n".join(lines).encode(), check=True)
+    for i, line in enumerate(lines):
+        got = torch.load(f"{tmp}/{i}.pt", weights_only=True)
+        check(f"JSON {line}", same(got, json.loads(line)), f"{got!r}")
+
+
+def check_checks(tmp):
+    """What the caller made himself: torch.load and the check agree on what is an archive."""
+    made = {"plain": {"a": 1}, "tensors": [torch.zeros(3), torch.ones(2, dtype=torch.bfloat16)], "nothing": None}
+    for name, value in made.items():
+        torch.save(value, f"{tmp}/{name}.pt")
+    with open(f"{tmp}/tensors.pt", "rb") as f:
+        whole = f.read()
+    torch.jit.save(torch.jit.script(torch.nn.Linear(2, 2)), f"{tmp}/script.pt")
+    no = {"cut": whole[:-30], "pickle": pickle.dumps({"a": 1}), "text": b"some text", "junk": b"xx" + whole}
+    for name, data in no.items():
+        with open(f"{tmp}/{name}.pt", "wb") as f:
+            f.write(data)
+    for leave in ["data.pkl", "data/1", "version"]:
+        name = "no-" + leave.replace("/", "-")
+        with zipfile.ZipFile(f"{tmp}/tensors.pt") as z, zipfile.ZipFile(f"{tmp}/{name}.pt", "w") as to:
+            for i in z.infolist():
+                if not i.filename.endswith("/" + leave):
+                    to.writestr(i.filename, z.read(i))
+        no[name] = None
+    no["script"] = None
+    names = [*made, *no]
+    said = subprocess.run([TOOL, "check", *[f"{tmp}/{n}.pt" for n in names]], capture_output=True, text=True, check=True).stdout.splitlines()
+    for name, line in zip(names, said):
+        check(f"check of {name}", (line == "ok") == (name in made), line)
+        try:
+            torch.load(f"{tmp}/{name}.pt", weights_only=True)
+            loads = True
+        except Exception:
+            loads = False
+        check(f"torch's word on {name}", loads == (name in made))
 
 
 # ---- .metadata ----
@@ -188,11 +283,11 @@ def check_checkpoint(tmp):
             words += ["x" + f.encode().hex(), "tensor", name, 0, 0, len(shape), *shape, 1, 0, 0, off, size, *[0] * len(shape), *shape]
             off += size
     subprocess.run([TOOL, "metadata", os.path.join(ckpt, ".metadata"), fs.__name__, "-"], input=" ".join(map(str, words)).encode(), check=True)
-    same = lambda a, b: a.dtype == b.dtype and a.shape == b.shape and a.untyped_storage().tolist() == b.untyped_storage().tolist()
+    equal = lambda a, b: a.dtype == b.dtype and a.shape == b.shape and a.untyped_storage().tolist() == b.untyped_storage().tolist()
     got = {k: torch.empty_like(v) for k, v in want.items()}
     dcp.load(got, checkpoint_id=ckpt, no_dist=True)
     for k in want:
-        check(f"dcp.load {k}", same(got[k], want[k]))
+        check(f"dcp.load {k}", equal(got[k], want[k]))
     program = os.environ.get("SHARDFUSE", "./shardfuse")
     if not os.access(program, os.X_OK):
         return
@@ -205,12 +300,18 @@ def check_checkpoint(tmp):
         subprocess.run([program, "cat", ckpt, "checkpoint.pt"], stdout=f, check=True)
     got = torch.load(pt)
     for k in want:
-        check(f"shardfuse cat {k}", same(got[k], want[k]))
+        check(f"shardfuse cat {k}", equal(got[k], want[k]))
 
 
 with tempfile.TemporaryDirectory() as tmp:
     check_tensors(tmp)
     check_checkpoint(tmp)
+with tempfile.TemporaryDirectory() as tmp:
+    check_objects(tmp)
+with tempfile.TemporaryDirectory() as tmp:
+    check_json(tmp, 1)
+with tempfile.TemporaryDirectory() as tmp:
+    check_checks(tmp)
 with tempfile.TemporaryDirectory() as tmp:
     for seed in range(30):
         check_metadata(tmp, seed, random.Random(seed).choice([1, 2, 3, 30]), 40)

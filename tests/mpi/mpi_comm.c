@@ -10,29 +10,16 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "mpi/comm_mpi.h"
 #include "save/save_tree.h"
-#include "tests/lib/sf_test.h"
+#include "tests/mpi/mpi_test.h"
 
 #define PART 1000 /* so that messages of a few kilobytes are split */
 #define LONG_MS 600000
-
-static int rank, size;
-static bool multiple;
-static int passed;
-
-/* Check's assertions would let the other ranks wait. */
-static void must_be(int holds, const char *what, int line)
-{
-	if (holds)
-		return;
-	fprintf(stderr, "%s:%d: rank %d of %d: failed: %s\n", __FILE__, line, rank, size, what);
-	MPI_Abort(MPI_COMM_WORLD, 1);
-}
-#define must(cond) must_be(!!(cond), #cond, __LINE__)
 
 static struct shardfuse_comm new_comm(size_t part)
 {
@@ -317,14 +304,6 @@ static void what_nobody_took_does_not_keep_it(void)
 	shardfuse_comm_free(&c);
 }
 
-static void done(const char *what)
-{
-	MPI_Barrier(MPI_COMM_WORLD);
-	if (getenv("V") && !rank)
-		fprintf(stderr, "%d ranks: %s\n", size, what);
-	passed++;
-}
-
 static bool refused(const char *why)
 {
 	struct shardfuse_error err;
@@ -336,21 +315,10 @@ static bool refused(const char *why)
 
 int main(int argc, char **argv)
 {
-	int level, got;
-
 	if (argc != 3 || !refused("not initialized"))
 		return 1;
-	multiple = !strcmp(argv[1], "multiple");
-	level = multiple ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED;
-	MPI_Init_thread(&argc, &argv, level, &got);
-	MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-	MPI_Comm_size(MPI_COMM_WORLD, &size);
-	if (got < level) {
-		if (!rank)
-			printf("SKIP: this MPI has no MPI_THREAD_MULTIPLE\n");
-		MPI_Finalize();
+	if (!mpi_test_begin(&argc, &argv, argv[1]))
 		return 77;
-	}
 	options_and_levels();
 	done("options and levels");
 	messages();
@@ -371,10 +339,6 @@ int main(int argc, char **argv)
 	done("what was answered arrives");
 	what_nobody_took_does_not_keep_it();
 	done("what nobody took does not keep it");
-	MPI_Finalize();
-	if (!refused("finalized"))
-		return 1;
-	if (!rank)
-		printf("%d passed\n", passed);
-	return 0;
+	mpi_test_end();
+	return !refused("finalized");
 }

@@ -20,7 +20,8 @@ for lib in libmpi libopen-rte libopen-pal libpmix mca_ libevent libhwloc ompi_ o
 done >"$work/leaks"
 LSAN_OPTIONS="suppressions=$work/leaks:print_suppressions=0"
 TMPDIR=$work # MPI's session directories go with ours
-export LSAN_OPTIONS TMPDIR
+ASAN_OPTIONS=${ASAN_OPTIONS:-abort_on_error=0}:leak_check_at_exit=0 # the programs look before
+export ASAN_OPTIONS LSAN_OPTIONS TMPDIR
 
 mpi() {
 	n=$1
@@ -37,6 +38,25 @@ check() { # WHAT STATUS
 		echo "FAIL: $1"
 		cat "$work/said"
 	fi
+}
+
+# levels PROGRAM: with threads and without, on 1 to 4 ranks; the program is given a directory of its own.
+levels() {
+	for level in multiple funneled; do
+		for n in 1 2 3 4; do
+			mkdir -p "$work/$level$n"
+			mpi $n "$1" $level "$work/$level$n" >"$work/said" 2>&1
+			r=$?
+			if [ $r = 77 ]; then
+				grep SKIP "$work/said"
+				skipped=$((skipped + 1))
+			elif [ $r = 0 ]; then
+				passed=$((passed + $(sed -n 's/ passed$//p' "$work/said")))
+			else
+				check "$1: $n ranks, $level: exit status $r" 1
+			fi
+		done
+	done
 }
 
 finish() {

@@ -172,7 +172,26 @@ START_TEST(what_cannot_be_saved_is_refused_by_name)
 	t.key = "a\0b";
 	t.key_len = 3;
 	refused(&t, "key 'a' goes on behind a NUL");
+	t.key = "\x1b[31m\\\xff\u00e9\n";
+	t.key_len = 0;
+	t.dtype = "\a";
+	refused(&t, "tensor '\\x1b[31m\\\\\\xff\u00e9\\x0a': dtype '\\x07' is not known");
 	end();
+}
+END_TEST
+
+START_TEST(a_name_in_a_message_has_an_end)
+{
+	char name[SF_SAVE_KEY_MAX + 1];
+
+	for (size_t len = 0; len < 300; len++) {
+		memset(name, 'x', len);
+		struct sf_save_shown x = sf_save_shown(name, len);
+		ck_assert_uint_eq(strlen(x.at), len <= 189 ? len : 192);
+		memset(name, '\n', len);
+		x = sf_save_shown(name, len);
+		ck_assert_uint_eq(strlen(x.at), len <= 48 ? 4 * len : 195);
+	}
 }
 END_TEST
 
@@ -357,6 +376,7 @@ static Suite *suite(void)
 	tcase_add_test(t, a_path_makes_the_key_and_one_that_says_no_more_than_it_is_none);
 	tcase_add_test(t, strides_of_dense_memory_are_none);
 	tcase_add_test(t, what_cannot_be_saved_is_refused_by_name);
+	tcase_add_test(t, a_name_in_a_message_has_an_end);
 	tcase_add_test(t, the_same_box_twice_is_refused_but_empty_ones_are_not);
 	tcase_add_test(t, a_range_of_elements_is_the_fewest_boxes_in_order);
 	tcase_add_test(t, a_ranges_provider_is_asked_for_bytes_of_the_range);

@@ -461,16 +461,16 @@ START_TEST(keys_and_paths_come_out_as_they_went_in)
 		{ { "a", 0 }, { "b", 0 }, { "c", 0 } },
 		{ { "a.b", 0 }, { "d", 0 } },
 		{ { "list", 0 }, { NULL, UINT64_MAX } },
-		{ { "list", 0 }, { "7", 0 } },
-		{ { "", 0 }, { "", 0 } },
+		{ { "names", 0 }, { "7", 0 } },
+		{ { "e", 0 }, { "", 0 } },
 		{ { "nothing of", 0 }, { "the key", 0 } },
 		{ { NULL, 3 } },
 		{ { "elsewhere", 0 } },
 	};
 	static const uint32_t npath[] = { 3, 2, 2, 2, 2, 2, 1, 1 };
-	static const char *const keys[] = { "a.b.c",  "a.b.d", "list.18446744073709551615",
-		                            "list.7", ".",     "x.y.z",
-		                            "3",      "here" };
+	static const char *const keys[] = { "a.b.c",   "a.b.d", "list.18446744073709551615",
+		                            "names.7", "e.",    "x.y.z",
+		                            "3",       "here" };
 	struct world w = { .nranks = 2 };
 	char longest[3000], like[3000];
 	struct sf_error err = SF_ERROR_INIT;
@@ -512,6 +512,50 @@ START_TEST(keys_and_paths_come_out_as_they_went_in)
 	ck_assert_int_eq(plan(&w, SHARDFUSE_DEDUP_LOWEST, &g, &err), -EINVAL);
 	ck_assert_str_eq(err.msg, "'a.b.c': ranks 0 and 1 have it under paths that differ");
 	release(&w);
+}
+END_TEST
+
+static void with_paths(const struct shardfuse_save_step *a, uint32_t na,
+                       const struct shardfuse_save_step *b, uint32_t nb, const char *message)
+{
+	struct world w = { .nranks = 2 };
+	struct sf_save_item *x = add_object(&w, 0, "x", 7, 7), *y = add_object(&w, 1, "y", 7, 7);
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_global_plan g;
+
+	x->path = a;
+	x->npath = na;
+	y->path = b;
+	y->npath = nb;
+	if (message) {
+		refused(&w, -EINVAL, message);
+		return;
+	}
+	ck_assert_msg(plan(&w, SHARDFUSE_DEDUP_LOWEST, &g, &err) == 0, "%s", err.msg);
+	sf_global_plan_release(&g);
+	release(&w);
+}
+
+START_TEST(paths_are_those_of_one_nested_dict)
+{
+	static const struct shardfuse_save_step ab[] = { { "a", 0 }, { "b", 0 } };
+	static const struct shardfuse_save_step ac[] = { { "a", 0 }, { "c", 0 } };
+	static const struct shardfuse_save_step a0[] = { { "a", 0 }, { NULL, 0 } };
+	static const struct shardfuse_save_step a1[] = { { "a", 0 }, { NULL, 1 }, { "c", 0 } };
+	static const struct shardfuse_save_step x[] = { { "x", 0 }, { "c", 0 } };
+
+	with_paths(ab, 2, ac, 2, NULL);
+	with_paths(a0, 2, a1, 3, NULL);
+	with_paths(ab, 2, NULL, 0, NULL);
+	with_paths(ab, 2, ab, 2, "'x' of rank 0 and 'y' of rank 1: they have one path");
+	with_paths(ab, 1, ac, 2,
+	           "'x' of rank 0 and 'y' of rank 1: the path of one goes on behind the other's");
+	with_paths(ab, 2, ac, 1,
+	           "'x' of rank 0 and 'y' of rank 1: the path of one goes on behind the other's");
+	with_paths(NULL, 0, x, 2,
+	           "'x' of rank 0 and 'y' of rank 1: the path of one goes on behind the other's");
+	with_paths(a0, 2, ab, 2,
+	           "'x' of rank 0 and 'y' of rank 1: a list's index and a name in one place");
 }
 END_TEST
 
@@ -604,6 +648,7 @@ static Suite *suite(void)
 	tcase_add_test(t, a_hole_or_an_overlap_is_found_wherever_it_is);
 	tcase_add_test(t, a_hash_tells_structures_apart_and_not_steps);
 	tcase_add_test(t, keys_and_paths_come_out_as_they_went_in);
+	tcase_add_test(t, paths_are_those_of_one_nested_dict);
 	tcase_add_test(t, records_that_are_cut_or_longer_are_refused);
 	tcase_add_test(t, what_all_have_is_written_by_who_has_least);
 	tcase_add_test(t, a_tensor_without_elements_is_one_chunk);
