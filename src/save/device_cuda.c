@@ -25,7 +25,7 @@
 struct cudart {
 	void *handle;
 	int gpus;
-	/* Of the driver; NULL: not found, all GPUs count as in use. */
+	/* Of the driver, whose CUdevice is the GPU's number; NULL: not found, all count as in use. */
 	int (*context_state)(int gpu, unsigned *flags, int *active);
 #define X(name) __typeof__(&name) name;
 	SF_CUDART_FUNCTIONS(X)
@@ -100,9 +100,8 @@ static int open_one(const char *name, int flags, struct cudart *rt, struct sf_er
 		find_context_state(rt);
 		return 0;
 	}
-	sf_fail(err, -ENOTSUP, "'%s': %s", name, e == cudaSuccess ? "no GPU" : why(rt, e));
-	dlclose(rt->handle);
-	return -ENOTSUP;
+	/* it stays loaded: it has begun to run */
+	return sf_fail(err, -ENOTSUP, "'%s': %s", name, e == cudaSuccess ? "no GPU" : why(rt, e));
 }
 
 /* The caller's if it has one loaded, else the newest whose driver is there. A library without GPU says more than
@@ -484,18 +483,28 @@ int sf_device_cuda(const struct sf_device **ret, struct sf_error *err)
 
 /* ---- whose memory is it? ---- */
 
+/* Without a context nobody has memory of a GPU, and asking would make one. */
+static bool any_context(const struct cudart *rt)
+{
+	for (int i = 0; i < rt->gpus; i++)
+		if (has_context(rt, i))
+			return true;
+	return false;
+}
+
 bool sf_device_cuda_in_use(void)
 {
-	const struct cudart *rt;
+	const struct cudart *rt = atomic_load_explicit(&cuda.found, memory_order_acquire);
 
-	if (atomic_load_explicit(&cuda.found, memory_order_acquire))
-		return true;
-	/* A program that uses a GPU has its driver loaded, however it came to the runtime. */
-	void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-	bool asked = driver || getenv("SHARDFUSE_CUDART");
-	if (driver)
-		dlclose(driver);
-	return asked && find(&rt, NULL) >= 0;
+	if (!rt) { /* a program that uses a GPU has its driver loaded, however it came to the runtime */
+		void *driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+		bool asked = driver || getenv("SHARDFUSE_CUDART");
+		if (driver)
+			dlclose(driver);
+		if (!asked || find(&rt, NULL) < 0)
+			return false;
+	}
+	return any_context(rt);
 }
 
 int sf_device_cuda_check(const void *at, bool said_cuda, struct sf_error *err)

@@ -288,9 +288,9 @@ static void check_saved(void)
 	for (int i = 0; i < TENSORS; i++) {
 		int64_t t = shardfuse_tensor_find(h, w.key[i], 2, &e);
 		ck_assert_int_ge(t, 0);
-		ck_assert_int_eq(shardfuse_tensor_read(h, (uint64_t)t, 0, got,
-		                                       sizeof(float) * ROWS * COLS, &e),
-		                 0);
+		int r = shardfuse_tensor_read(h, (uint64_t)t, 0, got, sizeof(float) * ROWS * COLS,
+		                              &e);
+		ck_assert_msg(r == 0, "%s", e.msg);
 		ck_assert_mem_eq(got, w.want[i], sizeof(float) * ROWS * COLS);
 	}
 	shardfuse_close(h);
@@ -428,6 +428,26 @@ START_TEST(memory_that_is_not_where_it_is_said_is_refused)
 }
 END_TEST
 
+START_TEST(memory_of_the_host_alone_needs_no_gpu)
+{
+	struct shardfuse_error e = { "" };
+
+	begin(2);
+	draw_save(0);
+	for (int i = 0; i < TENSORS; i++) {
+		w.t[i].device = SHARDFUSE_HOST;
+		w.t[i].at = w.memory[i];
+	}
+	fake->reset(2); /* nobody was on a GPU */
+	ck_assert_msg(save(false, NULL, &e) == 0, "%s", e.msg);
+	check_saved();
+	ck_assert_uint_eq(counts().contexts, 0);
+	ck_assert_uint_eq(counts().pinned_ever, 0);
+	end();
+	undraw_save();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("device_cuda");
@@ -442,6 +462,7 @@ int main(void)
 	tcase_add_test(t, what_is_kept_is_pinned_once);
 	tcase_add_test(t, any_call_may_fail);
 	tcase_add_test(t, memory_that_is_not_where_it_is_said_is_refused);
+	tcase_add_test(t, memory_of_the_host_alone_needs_no_gpu);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }
