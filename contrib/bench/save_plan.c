@@ -18,7 +18,7 @@
 #include <unistd.h>
 #include "save/save_plan.h"
 
-#define ROWS 8
+#define ROWS 64 /* of a rank */
 #define COLS 4096
 
 static double now(void)

@@ -146,7 +146,8 @@ int sf_item_push(struct sf_save_items *s, const struct sf_save_item *item, bool 
 		                   same_item, s, &failed);
 		if (failed < 0)
 			return no_memory(err);
-		if (found != SF_MAP_NONE)
+		/* the map may still have an item that was taken back: then it is this one's place */
+		if (found != SF_MAP_NONE && found != next)
 			return sf_fail(err, -EINVAL, "%s '%s' is added twice%s",
 			               item->kind == SF_SAVE_OBJECT ? "object" : "tensor",
 			               sf_save_shown(item->key, item->key_len).at,

@@ -281,6 +281,7 @@ int sf_save_items_flat(struct sf_save_items *s, const struct shardfuse_save_tens
 	struct shardfuse_save_tensor t;
 	struct sf_save_item item;
 	struct flat f = { .s = s, .item = &item, .start = start, .err = err };
+	size_t before = s->item.n;
 	uint64_t volume = 1;
 	int r = sf_public_take(given, &t, sizeof(t), err);
 
@@ -308,5 +309,8 @@ int sf_save_items_flat(struct sf_save_items *s, const struct shardfuse_save_tens
 		item.extent = volume ? item.origin : item.shape;
 		return item.origin ? push_box(s, &item, err) : no_memory(&item, err);
 	}
-	return push_range(&f, start, stop);
+	r = push_range(&f, start, stop);
+	if (r < 0)
+		s->item.n = before; /* all of it or nothing */
+	return r;
 }

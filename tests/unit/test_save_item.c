@@ -321,6 +321,26 @@ START_TEST(a_ranges_provider_is_asked_for_bytes_of_the_range)
 }
 END_TEST
 
+START_TEST(a_range_that_is_refused_leaves_nothing)
+{
+	const uint64_t shape[2] = { 4, 3 }, offset[2] = { 1, 0 };
+	struct shardfuse_save_tensor t = tensor("w", 2, shape);
+
+	begin();
+	t.offset = offset;
+	ck_assert_int_eq(sf_save_items_tensor(&items, &t, &err), 0);
+	t.offset = NULL;
+	ck_assert_int_eq(sf_save_items_flat(&items, &t, 1, 12, &err), -EINVAL);
+	ck_assert_str_eq(err.msg, "tensor 'w' is added twice with boxes of one origin");
+	ck_assert_uint_eq(items.item.n, 1);
+	ck_assert_msg(sf_save_items_flat(&items, &t, 1, 3, &err) == 0, "%s", err.msg);
+	ck_assert_int_eq(sf_save_items_flat(&items, &t, 1, 3, &err), -EINVAL);
+	ck_assert_int_eq(sf_save_items_flat(&items, &t, 0, 1, &err), 0);
+	ck_assert_uint_eq(items.item.n, 3);
+	end();
+}
+END_TEST
+
 START_TEST(ranges_that_are_empty_or_outside)
 {
 	const uint64_t shape[2] = { 4, 3 }, offset[2] = { 0, 0 }, empty[2] = { 0, 3 };
@@ -380,6 +400,7 @@ static Suite *suite(void)
 	tcase_add_test(t, the_same_box_twice_is_refused_but_empty_ones_are_not);
 	tcase_add_test(t, a_range_of_elements_is_the_fewest_boxes_in_order);
 	tcase_add_test(t, a_ranges_provider_is_asked_for_bytes_of_the_range);
+	tcase_add_test(t, a_range_that_is_refused_leaves_nothing);
 	tcase_add_test(t, ranges_that_are_empty_or_outside);
 	tcase_add_test(t, files_have_names_below_the_checkpoint);
 	suite_add_tcase(s, t);
