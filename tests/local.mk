@@ -226,6 +226,7 @@ TESTS_FAULT = \
 	%D%/fault/test_builder_faults \
 	%D%/fault/test_save_plan_faults \
 	%D%/fault/test_save_tree_faults \
+	%D%/fault/test_save_kill \
 	%D%/fault/test_seam_faults \
 	%D%/fault/test_store_faults \
 	%D%/fault/test_load_faults \
@@ -237,9 +238,11 @@ endif
 # the n-th call that changes what is on disk fails, or is the last
 syscall_fault_ldflags = $(AM_LDFLAGS) \
 	-Wl,--wrap=mkdir,--wrap=mkdirat,--wrap=fallocate,--wrap=fallocate64,--wrap=pwritev,--wrap=pwritev64 \
+	-Wl,--wrap=pwrite,--wrap=pwrite64 \
 	-Wl,--wrap=fsync,--wrap=fdatasync,--wrap=renameat,--wrap=renameat2,--wrap=unlinkat,--wrap=flock \
 	-Wl,--wrap=close,--wrap=open,--wrap=open64,--wrap=openat,--wrap=openat64
 %C%_unit_test_save_target_LDFLAGS = $(syscall_fault_ldflags)
+%C%_fault_test_save_kill_LDFLAGS = $(syscall_fault_ldflags)
 
 # the n-th allocation fails
 %C%_fault_test_reader_faults_LDFLAGS = $(AM_LDFLAGS) \

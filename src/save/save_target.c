@@ -254,24 +254,33 @@ int sf_save_target_claim(struct sf_save_target *t, bool replace, char token[33],
 
 /* ---- join ---- */
 
+/* Not there, or no more: a network file system tells of both so. */
+static bool is_not_there(int code)
+{
+	return code == -ENOENT || code == -ESTALE;
+}
+
 /* 1: NAME-tmp with the token is to be seen, and open. What is not there, or is another's, is 0. */
-static int look(struct sf_save_target *t)
+static int look(struct sf_save_target *t, struct sf_error *err)
 {
 	struct sf_target_marker m = { .fd = -1 };
-
 	/* anew each time: a network file system looks again when a directory is opened */
-	if (open_parent(t, false, NULL) < 0)
-		return 0;
-	int dir = open_dir(t, t->tmp);
-	if (dir < 0)
-		return 0;
-	if (sf_target_marker_read(t, dir, false, &m, NULL) == 0 && m.ours &&
-	    strcmp(m.token, t->token) == 0) {
+	int r = open_parent(t, false, err), dir;
+
+	if (r < 0)
+		return is_not_there(r) ? 0 : r;
+	dir = open_dir(t, t->tmp);
+	if (dir < 0) {
+		r = sf_fail_errno(err, "'%s-tmp'", t->path);
+		return is_not_there(r) ? 0 : r;
+	}
+	r = sf_target_marker_read(t, dir, false, &m, err);
+	if (r == 0 && m.ours && strcmp(m.token, t->token) == 0) {
 		t->dir = dir;
 		return 1;
 	}
 	close(dir);
-	return 0;
+	return is_not_there(r) ? 0 : r;
 }
 
 /* A disk of this machine alone, and a token of another: it will never be seen. */
@@ -294,19 +303,18 @@ static bool is_elsewhere(const struct sf_save_target *t)
 	return false;
 }
 
-/* Looks until it is seen or @ms are over. */
-static int wait_seen(struct sf_save_target *t, uint64_t ms)
+/* Looks until it is seen (1) or @ms are over (0). */
+static int wait_seen(struct sf_save_target *t, uint64_t ms, struct sf_error *err)
 {
 	const int64_t end = sf_now_ms() + (int64_t)ms;
 	long pause_ns = 500000;
+	int r;
 
-	while (!look(t)) {
-		if (sf_now_ms() >= end)
-			return 0;
+	while ((r = look(t, err)) == 0 && sf_now_ms() < end) {
 		nanosleep(&(struct timespec){ .tv_nsec = pause_ns }, NULL);
 		pause_ns = SF_MIN(2 * pause_ns, 100000000L);
 	}
-	return 1;
+	return r;
 }
 
 int sf_save_target_join(struct sf_save_target *t, const char *token, bool replace,
@@ -319,17 +327,21 @@ int sf_save_target_join(struct sf_save_target *t, const char *token, bool replac
 	/* one that makes it may have waited as long before */
 	uint64_t ms =
 		lowest_of_host ? (is_elsewhere(t) ? 0 : visible_ms) : 2ull * visible_ms + 1000;
-	if (wait_seen(t, ms))
-		return 0;
+	int r = wait_seen(t, ms, err);
+	if (r != 0)
+		return r < 0 ? r : 0;
 	if (!lowest_of_host)
 		return sf_fail(err, -ETIMEDOUT,
 		               "'%s-tmp' did not appear within %llu ms, nor did a rank of this "
 		               "host make it",
 		               t->path, (unsigned long long)ms);
-	int r = claim(t, replace, err);
-	if (r == 1)
-		r = look(t) ? 0 : sf_fail(err, -ESTALE, "'%s-tmp' was there and is not", t->path);
-	return r;
+	r = claim(t, replace, err);
+	if (r == 1) {
+		r = look(t, err);
+		if (r == 0)
+			return sf_fail(err, -ESTALE, "'%s-tmp' was there and is not", t->path);
+	}
+	return r < 0 ? r : 0;
 }
 
 /* ---- the end ---- */

@@ -65,6 +65,8 @@ FAULT(int, fallocate, (int fd, int mode, off_t off, off_t len), (fd, mode, off, 
 FAULT(int, fallocate64, (int fd, int mode, off_t off, off_t len), (fd, mode, off, len))
 FAULT(ssize_t, pwritev, (int fd, const struct iovec *iov, int n, off_t off), (fd, iov, n, off))
 FAULT(ssize_t, pwritev64, (int fd, const struct iovec *iov, int n, off_t off), (fd, iov, n, off))
+FAULT(ssize_t, pwrite, (int fd, const void *at, size_t n, off_t off), (fd, at, n, off))
+FAULT(ssize_t, pwrite64, (int fd, const void *at, size_t n, off_t off), (fd, at, n, off))
 FAULT(int, fsync, (int fd), (fd))
 FAULT(int, fdatasync, (int fd), (fd))
 FAULT(int, renameat, (int a, const char *from, int b, const char *to), (a, from, b, to))
