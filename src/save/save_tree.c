@@ -192,8 +192,11 @@ static bool told_children(struct sf_save_tree_step *step)
 	for (unsigned i = 0; i < step->nchild; i++) {
 		struct neighbour *who = &step->child[i];
 
-		if (!who->told)
-			who->told = send_to(step->comm, who->rank, step->tag, at, len, NULL) >= 0;
+		if (!who->told) {
+			int r = send_to(step->comm, who->rank, step->tag, at, len, NULL);
+			/* who is gone needs not be told */
+			who->told = r != -ENOMEM && r != -EAGAIN;
+		}
 		all = all && who->told;
 	}
 	return all;
