@@ -196,7 +196,7 @@ static struct {
 	float *memory[TENSORS];
 	struct shardfuse_save_tensor t[TENSORS];
 	uint64_t shape[2], stride[2];
-	char key[TENSORS][8];
+	char key[TENSORS][16];
 } w;
 
 /* Tensors on GPU @gpu, but for the last, which is the host's; the third is a transposed one. */
