@@ -1,7 +1,9 @@
 #include "config.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 
 #include "base/crc32.h"
@@ -336,6 +338,24 @@ START_TEST(of_what_failed_the_cause_is_told)
 }
 END_TEST
 
+/* _i: bits of snapshot, zstd */
+START_TEST(a_file_that_cannot_grow_is_named)
+{
+	uint64_t seed = sf_test_seed("limit");
+	const struct rlimit limit = { 4096, 4096 };
+
+	begin(64 << 20);
+	draw_items(60, &seed);
+	w.o.zstd = _i & 2 ? 1 : 0;
+	signal(SIGXFSZ, SIG_IGN);
+	ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+	int r = write_all(_i & 1, NULL, NULL);
+	ck_assert_msg(r == -EFBIG || r == -ENOTSUP, "%d: %s", r, err.msg);
+	ck_assert_msg(r == -ENOTSUP || strstr(err.msg, "__7_"), "%s", err.msg);
+	end();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("save_write");
@@ -346,6 +366,7 @@ int main(void)
 	tcase_add_loop_test(t, compressed_items_lie_one_behind_another, 0, 8);
 	tcase_add_loop_test(t, cancelled_it_ends_with_that, 0, 2);
 	tcase_add_loop_test(t, of_what_failed_the_cause_is_told, 0, 2);
+	tcase_add_loop_test(t, a_file_that_cannot_grow_is_named, 0, 4);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }
