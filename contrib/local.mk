@@ -29,6 +29,9 @@ dist-hook:
 noinst_PROGRAMS += %D%/bench/load_metadata
 %C%_bench_load_metadata_SOURCES = %D%/bench/load_metadata.c
 %C%_bench_load_metadata_LDADD = libsf.la $(SF_LIBS)
+noinst_PROGRAMS += %D%/bench/save_metadata
+%C%_bench_save_metadata_SOURCES = %D%/bench/save_metadata.c
+%C%_bench_save_metadata_LDADD = libsf.la $(SF_LIBS)
 noinst_PROGRAMS += %D%/bench/save_plan
 %C%_bench_save_plan_SOURCES = %D%/bench/save_plan.c
 %C%_bench_save_plan_LDADD = libsf.la $(SF_LIBS)

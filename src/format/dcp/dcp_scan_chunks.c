@@ -35,15 +35,17 @@ int dcp_scan_fetch_size(struct dcp_scan *s, const uint8_t **pp, uint64_t *ret)
 
 struct shape {
 	struct dcp_fixed head, mid, size, tail;
+	bool plain;
 };
 
-static bool make_shape(const struct dcp_scan *s, struct shape *x)
+/* Of the chunk at @p; eight bytes of it are there. */
+static bool make_shape(const struct dcp_scan *s, const uint8_t *p, struct shape *x)
 {
-	static const uint8_t begin[] = { ')', 0x81, 0x94, '}', 0x94, '(' }, end[] = { 'u', 'b' };
+	static const uint8_t end[] = { 'u', 'b' };
 
 	memset(x, 0, sizeof(*x));
-	if (!dcp_add_get(&x->head, s->class_ref[C_CHUNK]) ||
-	    !dcp_add(&x->head, begin, sizeof(begin)) ||
+	x->plain = dcp_is_plain(p);
+	if (!dcp_add_get(&x->head, s->class_ref[C_CHUNK]) || !dcp_add_begin(&x->head, x->plain) ||
 	    !dcp_add_get(&x->head, s->word_ref[W_OFFSETS]) ||
 	    !dcp_add_get(&x->mid, s->word_ref[W_SIZES]) ||
 	    !dcp_add_get(&x->size, s->class_ref[C_SIZE]) || !dcp_add(&x->tail, end, sizeof(end)))
@@ -64,14 +66,14 @@ static inline bool take_chunk(struct dcp_scan *s, const struct shape *x, const u
 	int ndim;
 
 	if (!dcp_take_fixed(&q, &x->head) ||
-	    !dcp_take_size(s, &x->size, &q, box, ret_ndim, &origin) ||
+	    !dcp_take_size(s, &x->size, x->plain, &q, box, ret_ndim, &origin) ||
 	    !dcp_take_fixed(&q, &x->mid) ||
-	    !dcp_take_size(s, &x->size, &q, box + *ret_ndim, &ndim, &extent) || ndim != *ret_ndim ||
-	    !dcp_take_fixed(&q, &x->tail))
+	    !dcp_take_size(s, &x->size, x->plain, &q, box + *ret_ndim, &ndim, &extent) ||
+	    ndim != *ret_ndim || !dcp_take_fixed(&q, &x->tail))
 		return false;
-	/* instance, dict, then what the sizes take, the torch.Size last */
+	/* instance, dict, then what the sizes take, the torch.Size last; plain: none of them */
 	ret_seg->ndim = (uint8_t)ndim;
-	ret_seg->step = (uint8_t)(2 + origin + extent);
+	ret_seg->step = (uint8_t)(x->plain ? 0 : 2 + origin + extent);
 	ret_seg->origin = (uint8_t)(origin ? 2 + origin - 1 : DCP_SEG_NONE);
 	ret_seg->extent = (uint8_t)(extent ? 2 + origin + extent - 1 : DCP_SEG_NONE);
 	*pp = q;
@@ -92,7 +94,7 @@ int dcp_scan_chunk_run(struct dcp_scan *s)
 	const dcp_value top = s->stack.n ? s->stack.at[s->stack.n - 1] : V_NONE;
 
 	if (!dcp_in_batch_of(s, V_LIST) || (dcp_has(s, 1) && dcp_tag(dcp_made(s, top)) != V_RUN) ||
-	    !make_shape(s, &x) || (size_t)(s->end - p) < DCP_SOFT ||
+	    (size_t)(s->end - p) < DCP_SOFT || !make_shape(s, p, &x) ||
 	    memcmp(p, x.head.at, x.head.len) != 0)
 		return 0;
 	for (;; run.count++) {
@@ -118,7 +120,7 @@ int dcp_scan_chunk_run(struct dcp_scan *s)
 		if (any > UINT32_MAX)
 			break;
 		run.ndim = (uint8_t)ndim;
-		if (seg.step != last.step || seg.origin != last.origin) {
+		if (seg.step && (seg.step != last.step || seg.origin != last.origin)) {
 			seg.first = s->memo_next;
 			seg.base = m->coord.n;
 			if (dcp_segs_push(&s->seg, seg) < 0)

@@ -80,36 +80,36 @@ static bool take_name(struct dcp_scan *s, const uint8_t **pp, uint32_t *ret, boo
 struct item_shape {
 	struct dcp_fixed head, index, offset, size, tail, info, off, len,
 		transforms; /* transforms: none when len is 0 */
+	bool plain;
 };
 
-static bool make_item_shape(const struct dcp_scan *s, struct item_shape *x)
+/* Of the pair at @p; eight bytes of it are there. */
+static bool make_item_shape(const struct dcp_scan *s, const uint8_t *p, struct item_shape *x)
 {
-	static const uint8_t begin[] = { ')', 0x81, 0x94, '}', 0x94, '(' }, end[] = { 'u', 'b' };
-	static const uint8_t list[] = { ']', 0x94 };
+	static const uint8_t end[] = { 'u', 'b' }, list[] = { ']', 0x94 };
 
 	memset(x, 0, sizeof(*x));
+	x->plain = dcp_is_plain(p);
 	if (dcp_add_get(&x->transforms, s->word_ref[W_TRANSFORMS]))
-		dcp_add(&x->transforms, list, sizeof(list));
+		dcp_add(&x->transforms, list, x->plain ? 1 : 2);
 	/* some leave out index where they have none */
 	(void)dcp_add_get(&x->index, s->word_ref[W_INDEX]);
-	return dcp_add_get(&x->head, s->class_ref[C_INDEX]) &&
-	       dcp_add(&x->head, begin, sizeof(begin)) &&
+	return dcp_add_get(&x->head, s->class_ref[C_INDEX]) && dcp_add_begin(&x->head, x->plain) &&
 	       dcp_add_get(&x->head, s->word_ref[W_FQN]) &&
 	       dcp_add_get(&x->offset, s->word_ref[W_OFFSET]) &&
 	       dcp_add_get(&x->size, s->class_ref[C_SIZE]) && dcp_add(&x->tail, end, sizeof(end)) &&
-	       dcp_add_get(&x->info, s->class_ref[C_INFO]) &&
-	       dcp_add(&x->info, begin, sizeof(begin)) &&
+	       dcp_add_get(&x->info, s->class_ref[C_INFO]) && dcp_add_begin(&x->info, x->plain) &&
 	       dcp_add_get(&x->info, s->word_ref[W_RELATIVE_PATH]) &&
 	       dcp_add_get(&x->off, s->word_ref[W_OFFSET]) &&
 	       dcp_add_get(&x->len, s->word_ref[W_LENGTH]);
 }
 
-static bool item_shape(const struct dcp_scan *s, struct item_shape *x)
+static bool item_shape(const struct dcp_scan *s, const uint8_t *p, struct item_shape *x)
 {
 	struct dcp_fixed *const all[] = { &x->head, &x->index, &x->offset, &x->size,
 		                          &x->tail, &x->info,  &x->off,    &x->len };
 
-	if (!make_item_shape(s, x))
+	if (!make_item_shape(s, p, x))
 		return false;
 	for (size_t i = 0; i < SF_ARRAY_LEN(all); i++)
 		dcp_seal(all[i]);
@@ -156,11 +156,12 @@ static bool take_pair(struct dcp_scan *s, const struct item_shape *x, const uint
                       struct pair *ret)
 {
 	const uint8_t *q = dcp_pass_frame(*pp);
+	const unsigned made = x->plain ? 0 : 2; /* instance, dict */
 	uint32_t descriptor;
 	unsigned spelt;
 	bool fresh;
 
-	ret->memo = 2; /* instance, dict */
+	ret->memo = made;
 	ret->nstr = 0;
 	if (!dcp_take_fixed(&q, &x->head) || !take_name(s, &q, &ret->fqn, &fresh))
 		return false;
@@ -173,10 +174,10 @@ static bool take_pair(struct dcp_scan *s, const struct item_shape *x, const uint
 			return false;
 	}
 	if (!dcp_take_fixed(&q, &x->offset) ||
-	    !dcp_take_size(s, &x->size, &q, ret->origin, &ret->ndim, &spelt))
+	    !dcp_take_size(s, &x->size, x->plain, &q, ret->origin, &ret->ndim, &spelt))
 		return false;
 	ret->size_memo = spelt ? s->memo_next + ret->memo + spelt - 1 : 0;
-	ret->memo += spelt + 2;
+	ret->memo += spelt + made;
 	if (!dcp_take_fixed(&q, &x->tail) || !dcp_take_fixed(&q, &x->info) ||
 	    !take_str(s, &s->known[DCP_KNOWN_FILE], s->known[DCP_KNOWN_FILE].spelt, &q, &ret->file,
 	              &fresh))
@@ -191,7 +192,7 @@ static bool take_pair(struct dcp_scan *s, const struct item_shape *x, const uint
 	if (x->transforms.len && memcmp(q, x->transforms.at, x->transforms.len) == 0) {
 		struct dcp_known *last = &s->known[DCP_KNOWN_TRANSFORM];
 		q += x->transforms.len;
-		ret->memo += 1;
+		ret->memo += !x->plain;
 		if (!take_str(s, last, last->spelt, &q, &descriptor, &fresh) || *q++ != 'a')
 			return false;
 		note_str(s, ret, fresh, descriptor);
@@ -245,7 +246,7 @@ int dcp_scan_item_run(struct dcp_scan *s)
 
 	/* Pairs are taken where pairs are expected: right above a dict's mark, or behind another
 	 * pair. */
-	if (!dcp_in_batch_of(s, V_DICT) || (size_t)(s->end - p) < DCP_SOFT || !item_shape(s, &x))
+	if (!dcp_in_batch_of(s, V_DICT) || (size_t)(s->end - p) < DCP_SOFT || !item_shape(s, p, &x))
 		return 0;
 	first = s->mark.at[s->mark.n - 1];
 	dict = s->stack.at[first - 1];

@@ -17,6 +17,9 @@
  * A record that is spelt otherwise in any byte (a FRAME in between, a new file name, another
  * attribute) goes through the opcodes, and the run goes on behind it. Source of the spelling:
  * CPython's Modules/_pickle.c, save_reduce, protocols 4 and 5.
+ *
+ * Plain records are those of our own writer (save/dcp_meta_write.c): the same, but nothing in them is
+ * memoised except names of files.
  */
 
 /* Constant bytes of a record between its numbers, compared eight at a time. */
@@ -59,6 +62,19 @@ static inline bool dcp_add_get(struct dcp_fixed *f, struct dcp_ref ref)
 	b[0] = 'j';
 	sf_put_le32(b + 1, number);
 	return dcp_add(f, b, 5);
+}
+
+/* What makes an instance, and the dict of its attributes, behind the GET of its class at @p. */
+static inline bool dcp_is_plain(const uint8_t *p)
+{
+	return p[*p == 'h' ? 4 : 7] == '}';
+}
+static inline bool dcp_add_begin(struct dcp_fixed *f, bool plain)
+{
+	static const uint8_t memoised[] = { ')', 0x81, 0x94, '}', 0x94, '(' },
+			     bare[] = { ')', 0x81, '}', '(' };
+
+	return plain ? dcp_add(f, bare, sizeof(bare)) : dcp_add(f, memoised, sizeof(memoised));
 }
 
 static inline void dcp_seal(struct dcp_fixed *f)
@@ -116,19 +132,29 @@ static inline bool dcp_take_int(const uint8_t **pp, uint64_t *ret)
 	}
 }
 
-/* The numbers of a torch.Size and the opcodes up to its memo entry: TUPLEn MEMOIZE TUPLE1 MEMOIZE
- * REDUCE MEMOIZE. */
-static inline bool dcp_take_dims(const uint8_t **pp, unsigned ndim, uint64_t *ret)
+/* The opcodes behind the tuple of a torch.Size: [MEMOIZE] TUPLE1 MEMOIZE REDUCE MEMOIZE, plain: TUPLE1
+ * REDUCE. The empty tuple is not memoised. */
+static inline bool dcp_take_size_end(const uint8_t **pp, bool plain, bool empty)
 {
-	static const uint8_t end[] = { 0x94, 0x85, 0x94, 'R', 0x94 };
+	static const uint8_t memoised[] = { 0x94, 0x85, 0x94, 'R', 0x94 }, bare[] = { 0x85, 'R' };
+	const uint8_t *end = plain ? bare : memoised + empty;
+	const size_t n = plain ? sizeof(bare) : sizeof(memoised) - empty;
+
+	if (memcmp(*pp, end, n) != 0)
+		return false;
+	*pp += n;
+	return true;
+}
+
+/* The numbers of a torch.Size and the opcodes up to its end. */
+static inline bool dcp_take_dims(const uint8_t **pp, unsigned ndim, bool plain, uint64_t *ret)
+{
 	const uint8_t *p = *pp;
 
-	if (ndim == 0) { /* the empty tuple is not memoised */
-		if (*p++ != ')')
+	if (ndim == 0) {
+		if (*p++ != ')' || !dcp_take_size_end(&p, plain, true))
 			return false;
-		if (memcmp(p, end + 1, sizeof(end) - 1) != 0)
-			return false;
-		*pp = p + sizeof(end) - 1;
+		*pp = p;
 		return true;
 	}
 	if (ndim > 3 && *p++ != '(')
@@ -138,9 +164,9 @@ static inline bool dcp_take_dims(const uint8_t **pp, unsigned ndim, uint64_t *re
 			return false;
 	if (*p++ != (ndim > 3 ? 't' : 0x84 + ndim))
 		return false;
-	if (memcmp(p, end, sizeof(end)) != 0)
+	if (!dcp_take_size_end(&p, plain, false))
 		return false;
-	*pp = p + sizeof(end);
+	*pp = p;
 	return true;
 }
 
@@ -194,9 +220,10 @@ static inline const uint8_t *dcp_pass_frame(const uint8_t *p)
 /*
  * A torch.Size: spelt out behind @size (GET of its class), or fetched from where it was spelt
  * before (a save by one process shares an index's with its chunk's, others share one size among all
- * chunks). Room for 16 numbers. *ret_spelt: memo numbers it takes, 0 when it was fetched.
+ * chunks). Room for 16 numbers. *ret_spelt: memo numbers it takes, 0 when it was fetched or is
+ * plain.
  */
-static inline bool dcp_take_size(struct dcp_scan *s, const struct dcp_fixed *size,
+static inline bool dcp_take_size(struct dcp_scan *s, const struct dcp_fixed *size, bool plain,
                                  const uint8_t **pp, uint64_t *ret, int *ret_ndim,
                                  unsigned *ret_spelt)
 {
@@ -211,10 +238,10 @@ static inline bool dcp_take_size(struct dcp_scan *s, const struct dcp_fixed *siz
 	}
 	p += size->len;
 	ndim = dcp_count_dims(p);
-	if (ndim < 0 || !dcp_take_dims(&p, (unsigned)ndim, ret))
+	if (ndim < 0 || !dcp_take_dims(&p, (unsigned)ndim, plain, ret))
 		return false;
 	*ret_ndim = ndim;
-	*ret_spelt = ndim ? 3 : 2; /* tuple (not the empty one), 1-tuple, Size */
+	*ret_spelt = plain ? 0 : ndim ? 3 : 2; /* tuple (not the empty one), 1-tuple, Size */
 	*pp = p;
 	return true;
 }
