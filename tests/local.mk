@@ -224,6 +224,7 @@ TESTS_FAULT = \
 	%D%/fault/test_cache_kill \
 	%D%/fault/test_cache_slow \
 	%D%/fault/test_builder_faults \
+	%D%/fault/test_save_bytes_faults \
 	%D%/fault/test_save_plan_faults \
 	%D%/fault/test_save_tree_faults \
 	%D%/fault/test_save_kill \
@@ -258,6 +259,9 @@ syscall_fault_ldflags = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 %C%_fault_test_save_tree_faults_SOURCES = %D%/fault/test_save_tree_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_save_tree_faults_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_gettime \
+	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
+%C%_fault_test_save_bytes_faults_SOURCES = %D%/fault/test_save_bytes_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
+%C%_fault_test_save_bytes_faults_LDFLAGS = $(AM_LDFLAGS) \
 	-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=posix_memalign,--wrap=strdup,--wrap=strndup
 %C%_fault_test_save_plan_faults_SOURCES = %D%/fault/test_save_plan_faults.c %D%/fuzz/fz_malloc.c %D%/fuzz/fz_malloc.h
 %C%_fault_test_save_plan_faults_LDFLAGS = $(AM_LDFLAGS) \

@@ -201,7 +201,8 @@ int sf_save_object_item(const struct sf_pv *v, struct sf_buf *out, struct sf_err
 		put_pickle(&a, &pkl);
 		for (size_t i = 0; i < SF_TORCH_FILE_PIECES(0) && r >= 0; i++)
 			r = put_whole(&a, i);
-		r = sf_buf_check(out);
+		if (r >= 0)
+			r = sf_buf_check(out);
 		if (r < 0)
 			sf_fail(err, r, "no memory for an object's archive");
 	}
