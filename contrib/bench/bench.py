@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Speed against a peer, interleaved in one run: bench.py metadata|plan|seq|mmap|loaders|export|all [--bin shardfuse] [--helpers DIR] …
+"""Speed against a peer, interleaved in one run: bench.py save|metadata|save_metadata|plan|seq|mmap|loaders|export|all [--bin shardfuse] [--helpers DIR] …
 
 Prints a Markdown table; --json FILE keeps every sample. See README.md here.
 """
@@ -22,7 +22,7 @@ GIB = 1 << 30
 LAYOUTS = ("rows4", "rows64", "cols4", "cols64")
 
 P = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-P.add_argument("work", choices=("metadata", "plan", "seq", "mmap", "loaders", "export", "all"))
+P.add_argument("work", choices=("save", "metadata", "save_metadata", "plan", "seq", "mmap", "loaders", "export", "all"))
 P.add_argument("--bin", default=os.environ.get("SHARDFUSE", "./shardfuse"), help="the program")
 P.add_argument("--helpers", default="contrib/bench", help="where onefile_server and load_metadata were built")
 P.add_argument("--data", default="/dev/shm/shardfuse-bench", help="where data is made and kept")
@@ -447,12 +447,17 @@ m = FileSystemReader({src!r}).read_metadata()
 print(time.monotonic() - t)"""
 
 
-def bench_metadata():
+def make_metadata():
     n, ranks = A.chunks
     path = os.path.join(A.data, f"metadata-{n}x{ranks}")
     if not os.path.exists(f"{path}/.metadata"):
         say(f"making {path}")
         subprocess.run([sys.executable, os.path.join(HERE, "make_metadata.py"), path, str(n), str(ranks)], check=True, stdout=sys.stderr)
+    return path
+
+
+def bench_metadata():
+    path = make_metadata()
     t = {"gc on": [], "gc off": [], "us": []}
     info = {}
     for i in range(A.rounds + 1):
@@ -471,6 +476,47 @@ def bench_metadata():
     for g in ("gc on", "gc off"):
         row("metadata", f"read_metadata, {g}", med(t[g]), med(t["us"]), "s", med(t[g]) / med(t["us"]), note)
         keep("metadata", who=g, seconds=t[g])
+
+
+# ---- metadata of a save ----
+
+# The object as the coordinator has it, with the strings and sizes that each rank's results brought; FileSystemWriter.finish() dumps it so.
+DUMP_METADATA = """
+import gc, json, os, pickle, sys, time, torch
+gc.disable()
+with open({src!r}, "rb") as f:
+    m = pickle.load(f)
+times = {{}}
+for name, switch in (("gc off", gc.disable), ("gc on", gc.enable)):
+    switch()
+    t, cpu = time.monotonic(), time.process_time()
+    with open({to!r}, "wb") as f:
+        pickle.dump(m, f)
+    times[name], times[name + " cpu"] = time.monotonic() - t, time.process_time() - cpu
+print(json.dumps({{"bytes": os.path.getsize({to!r}), **times}}))"""
+
+
+def bench_save_metadata():
+    """The pickle alone, into a file in memory."""
+    path = make_metadata()
+    to, ours = os.path.join(A.data, "dumped"), os.path.join(A.data, "written")
+    os.makedirs(ours, exist_ok=True)
+    t = {"gc on": [], "gc off": [], "us": []}
+    for i in range(A.rounds + 1):
+        info = json.loads(subprocess.run([os.path.join(A.helpers, "save_metadata"), f"{ours}/.metadata", *map(str, A.chunks)], check=True, capture_output=True).stdout)
+        keep("save_metadata", who="us", **info)
+        if i:
+            t["us"].append(info["seconds"])
+            if i <= 3:  # slow and steady
+                peer = json.loads(subprocess.run([sys.executable, "-c", DUMP_METADATA.format(src=f"{path}/.metadata", to=to)], check=True, capture_output=True).stdout)
+                keep("save_metadata", who="torch", **peer)
+                for g in ("gc on", "gc off"):
+                    t[g].append(peer[g])
+    loads = python_seconds(READ_METADATA.format(src=ours, gc="gc.disable()")), python_seconds(READ_METADATA.format(src=path, gc="gc.disable()"))
+    note = f"{info['chunks']} chunks; {info['bytes']} bytes, torch's {peer['bytes']}; torch reads ours in {loads[0]:.1f} s, its own in {loads[1]:.1f} s (gc off)"
+    for g in ("gc on", "gc off"):
+        cpu = f"CPU {peer[g + ' cpu']:.1f} s and {info['cpu']:.2f} s in the last round; "
+        row("save_metadata", f"pickle.dump, {g}", med(t[g]), med(t["us"]), "s", med(t[g]) / med(t["us"]), cpu + note)
 
 
 # ---- plan of a save ----
@@ -537,7 +583,7 @@ def bench_save():
         row("save", "stall: dcp.async_save", m("dcp.async_save", what), m("async", what), "s", m("dcp.async_save", what) / m("async", what), n)
 
 
-WORKS = {"save": bench_save, "metadata": bench_metadata, "plan": bench_plan, "seq": lambda: bench_reads("seq", read_seq), "mmap": lambda: bench_reads("mmap", read_mmap), "loaders": bench_loaders, "export": bench_export}
+WORKS = {"save": bench_save, "metadata": bench_metadata, "save_metadata": bench_save_metadata, "plan": bench_plan, "seq": lambda: bench_reads("seq", read_seq), "mmap": lambda: bench_reads("mmap", read_mmap), "loaders": bench_loaders, "export": bench_export}
 
 
 def main():
