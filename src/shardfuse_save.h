@@ -191,7 +191,7 @@ struct shardfuse_save_options {
 	unsigned write_timeout_ms;
 	int no_fsync; /* not 0: durable is what the system writes back in its time */
 	int zstd; /* not 0: items are compressed, at this level; dcp alone, torch 2.7 reads it */
-	int manifest; /* not 0: .shardfuse-manifest.json with size and SHA-256 of each file */
+	int manifest; /* not 0: .shardfuse-manifest.json with size and SHA-256 of each shard */
 	/* A second asynchronous save through one keep while another is under way: 0 waits for it,
 	 * else -EBUSY; so it is in any case where the first waits for its test and wait. */
 	int refuse_busy;
@@ -345,7 +345,8 @@ SHARDFUSE_API int shardfuse_save_wait(struct shardfuse_save_request *req,
  * timeout. Instead of commit. */
 SHARDFUSE_API int shardfuse_save_abort(struct shardfuse_save *s, const char *why,
                                        struct shardfuse_error *err);
-/* NULL is fine. Without commit or abort: as abort, but nobody is told. */
+/* NULL is fine. Without commit or abort: as abort, but nobody is told: the others wait until their
+ * timeout. A request of it is waited for before: -> shardfuse_save_wait. */
 SHARDFUSE_API void shardfuse_save_free(struct shardfuse_save *s);
 
 #ifdef __cplusplus

@@ -53,7 +53,7 @@ int sf_save_keep_take(struct shardfuse_save *s, bool refuse, struct sf_error *er
 		k->locked.busy = true;
 	pthread_mutex_unlock(&k->locked.m);
 	s->holds_keep = r == 0;
-	return r < 0 ? sf_fail(err, r, "another save is under way") : 0;
+	return r < 0 ? sf_fail(err, r, "another save through this keep is under way: wait for it first") : 0;
 }
 
 void sf_save_keep_give(struct shardfuse_save *s)
@@ -202,6 +202,16 @@ static int may_add(const struct shardfuse_save *s, struct sf_error *err)
 	return s->ended ? sf_fail(err, -EINVAL, "this save was committed or aborted") : 0;
 }
 
+/* An add's end. The first that failed stays: what is committed without it would be no checkpoint of what the
+ * caller has. */
+static int added(struct shardfuse_save *s, int r, const struct sf_error *e,
+                 struct shardfuse_error *err)
+{
+	if (r < 0 && !s->ended && s->failed.code >= 0)
+		s->failed = (struct sf_verdict){ .code = r, .err = *e };
+	return sf_public_fail(err, e, r);
+}
+
 int shardfuse_save_add_tensor(struct shardfuse_save *s, const struct shardfuse_save_tensor *given,
                               struct shardfuse_error *err)
 {
@@ -213,7 +223,7 @@ int shardfuse_save_add_tensor(struct shardfuse_save *s, const struct shardfuse_s
 		r = may_add(s, &e);
 	if (r >= 0)
 		r = sf_save_items_tensor(&s->items, &t, &e);
-	return sf_public_fail(err, &e, r);
+	return added(s, r, &e, err);
 }
 
 int shardfuse_save_add_flat_range(struct shardfuse_save *s,
@@ -228,7 +238,7 @@ int shardfuse_save_add_flat_range(struct shardfuse_save *s,
 		r = may_add(s, &e);
 	if (r >= 0)
 		r = sf_save_items_flat(&s->items, &t, start, stop, &e);
-	return sf_public_fail(err, &e, r);
+	return added(s, r, &e, err);
 }
 
 int shardfuse_save_add_object(struct shardfuse_save *s, const struct shardfuse_save_object *given,
@@ -243,7 +253,7 @@ int shardfuse_save_add_object(struct shardfuse_save *s, const struct shardfuse_s
 	if (r >= 0)
 		r = s->format->object ? s->format->object(s, &o, &e)
 		                      : sf_save_items_object(&s->items, &o, &e);
-	return sf_public_fail(err, &e, r);
+	return added(s, r, &e, err);
 }
 
 int shardfuse_save_add_json(struct shardfuse_save *s, const char *key, const char *json,
@@ -264,5 +274,5 @@ int shardfuse_save_add_file(struct shardfuse_save *s, const char *name, const vo
 
 	if (r >= 0)
 		r = sf_save_items_file(&s->items, name, at, len, &e);
-	return sf_public_fail(err, &e, r);
+	return added(s, r, &e, err);
 }

@@ -32,11 +32,12 @@ static int only_once(struct shardfuse_save *s, struct sf_error *err)
 static int start(struct shardfuse_save *s, bool snapshot, struct sf_save_run **ret,
                  struct sf_error *err)
 {
-	struct sf_verdict v = { 0 };
+	struct sf_verdict v = s->failed;
 	struct sf_save_run *run = NULL;
 	int r;
 
-	v.code = sf_save_keep_take(s, snapshot && s->opt.refuse_busy, &v.err);
+	if (v.code >= 0)
+		v.code = sf_save_keep_take(s, snapshot && s->opt.refuse_busy, &v.err);
 	if (v.code >= 0) {
 		v.code = sf_save_run_new(s, &run, &v.err);
 		if (v.code < 0)

@@ -77,7 +77,7 @@ static int answer_json(void *arg, const void *const *record, const size_t *len, 
 int shardfuse_save_plan(struct shardfuse_save *s, char **ret, struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
-	struct sf_verdict v = { 0 };
+	struct sf_verdict v = s->failed;
 	struct sf_buf json = { 0 };
 	int r = s->ended ? sf_fail(&e, -EINVAL, "this save was committed or aborted") : 0;
 

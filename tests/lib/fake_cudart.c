@@ -31,6 +31,7 @@ struct op {
 	enum kind kind;
 	uint8_t *to;
 	const uint8_t *from;
+	uint8_t *own; /* a kernel's bytes: nobody need wait for what nobody reads */
 	size_t dpitch, spitch, width, height;
 	struct CUevent_st *event;
 	uint64_t turn;          /* of the event's records */
@@ -123,6 +124,7 @@ static void drain(struct CUstream_st *s, const struct CUevent_st *e, uint64_t tu
 		if (!s->first)
 			s->end = &s->first;
 		run(op);
+		free(op->own);
 		free(op);
 	}
 }
@@ -615,9 +617,12 @@ static void capture(cudaStream_t s, bool on)
 
 static void kernel(cudaStream_t s, int gpu, void *to, const void *from, size_t len)
 {
+	uint8_t *own = malloc(len + 1);
+
+	memcpy(own, from, len);
 	pthread_mutex_lock(&w.m);
 	push(s ? s : &w.legacy[gpu],
-	     (struct op){ .kind = KERNEL, .to = to, .from = from, .width = len });
+	     (struct op){ .kind = KERNEL, .to = to, .from = own, .own = own, .width = len });
 	pthread_mutex_unlock(&w.m);
 }
 

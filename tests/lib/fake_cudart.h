@@ -36,7 +36,7 @@ struct fake_cudart {
 	uint8_t *(*bytes)(const void *at);
 	cudaStream_t (*stream)(int gpu);
 	void (*capture)(cudaStream_t s, bool on);
-	/* A kernel on @s (NULL: @gpu's default) that writes @len bytes to @to; @from is kept until then. */
+	/* A kernel on @s (NULL: @gpu's default) that writes @len bytes to @to, which @from has now. */
 	void (*kernel)(cudaStream_t s, int gpu, void *to, const void *from, size_t len);
 	/* The @n-th call from now on that can fail does, with @e; 0: none. */
 	void (*fail_at)(unsigned long n, cudaError_t e);
