@@ -261,7 +261,7 @@ struct shardfuse_save_tensor {
 	/* The box's first element. Host memory: the caller's until commit, or until commit_async has
 	 * returned, unchanged. */
 	const void *at;
-	int device;   /* enum shardfuse_device */
+	int device; /* enum shardfuse_device */
 	/* Of CUDA memory: the bytes are there after what is queued on it when the save is committed. A
 	 * cudaStream_t of the same GPU (NULL: its default one); not cudaStreamPerThread, which is
 	 * another one in each thread, nor one that is being captured. */
@@ -346,7 +346,7 @@ SHARDFUSE_API int shardfuse_save_wait(struct shardfuse_save_request *req,
 SHARDFUSE_API int shardfuse_save_abort(struct shardfuse_save *s, const char *why,
                                        struct shardfuse_error *err);
 /* NULL is fine. Without commit or abort: as abort, but nobody is told: the others wait until their
- * timeout. A request of it is waited for before: -> shardfuse_save_wait. */
+ * timeout. With a request that was not waited for it waits, and frees that too. */
 SHARDFUSE_API void shardfuse_save_free(struct shardfuse_save *s);
 
 #ifdef __cplusplus

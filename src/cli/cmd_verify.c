@@ -21,7 +21,7 @@ enum { VERIFY_OK = 0, VERIFY_DEFECT = 1, VERIFY_UNKNOWN = 2 };
 
 static const struct sf_opt options[] = {
 	{ "deep", 0, SF_OPT_FLAG, offsetof(struct verify_options, deep), NULL, NULL,
-	  "read everything, check CRCs" },
+	  "read everything, check CRCs, and SHA-256 where a save wrote a manifest" },
 	{ "expect", 0, SF_OPT_STR, offsetof(struct verify_options, expect), NULL, "FILE",
 	  "keys that must exist: one KEY [DTYPE [SHAPE]] per line" },
 	{ "strict", 0, SF_OPT_STR, offsetof(struct verify_options, strict), NULL, "MODE",
@@ -35,6 +35,7 @@ struct verify {
 	const struct sf_catalog *c;
 	struct sf_progress *progress;
 	unsigned defects;
+	uint64_t sha256; /* files of a save's manifest that were checked */
 };
 
 /* A JSON member's name and its text; "" before the first of an object, ", " before the others. */
@@ -267,9 +268,10 @@ static void print_totals(const struct verify *v, const struct sf_deep *d, const 
 	if (v->o->json) {
 		printf(",\n \"deep\": %s, \"tensors\": %" PRIu64 ", \"objects\": %" PRIu64
 		       ", \"files\": %" PRIu32 ", \"bytes_read\": %" PRIu64
-		       ", \"crcs_checked\": %" PRIu64 ", \"ok\": %s}\n",
+		       ", \"crcs_checked\": %" PRIu64 ", \"manifest_files\": %" PRIu64
+		       ", \"ok\": %s}\n",
 		       v->o->deep ? "true" : "false", d->tensors, d->objects, k->nfiles, d->bytes,
-		       d->checked_crcs, code == VERIFY_OK ? "true" : "false");
+		       d->checked_crcs, v->sha256, code == VERIFY_OK ? "true" : "false");
 		return;
 	}
 	printf("%" PRIu64 " tensor%s, %" PRIu64 " object%s, ", d->tensors, sf_plural(d->tensors),
@@ -277,6 +279,8 @@ static void print_totals(const struct verify *v, const struct sf_deep *d, const 
 	if (v->o->deep)
 		printf("%" PRIu64 " byte%s read, %" PRIu64 " CRC%s checked", d->bytes,
 		       sf_plural(d->bytes), d->checked_crcs, sf_plural(d->checked_crcs));
+	if (v->sha256)
+		printf(", %" PRIu64 " file%s of the manifest", v->sha256, sf_plural(v->sha256));
 	else
 		printf("%" PRIu32 " file%s", k->nfiles, sf_plural(k->nfiles));
 	printf(": %s\n", verdict(code));
@@ -321,6 +325,7 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 		};
 		if (sf_verify_deep(&deep, &err) < 0 || sf_verify_manifest(&manifest, &err) < 0)
 			code = sf_cli_error(VERIFY_UNKNOWN, &err);
+		v.sha256 = manifest.files;
 	}
 	sf_progress_end(&progress);
 	if (o->json)

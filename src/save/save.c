@@ -53,7 +53,9 @@ int sf_save_keep_take(struct shardfuse_save *s, bool refuse, struct sf_error *er
 		k->locked.busy = true;
 	pthread_mutex_unlock(&k->locked.m);
 	s->holds_keep = r == 0;
-	return r < 0 ? sf_fail(err, r, "another save through this keep is under way: wait for it first") : 0;
+	return r < 0 ? sf_fail(err, r,
+	                       "another save through this keep is under way: wait for it first")
+	             : 0;
 }
 
 void sf_save_keep_give(struct shardfuse_save *s)
@@ -187,6 +189,8 @@ void shardfuse_save_free(struct shardfuse_save *s)
 {
 	if (!s)
 		return;
+	if (s->request) /* its threads have all of this */
+		shardfuse_save_wait(s->request, NULL);
 	sf_save_forget_plan(s);
 	sf_save_items_release(&s->items);
 	sf_save_target_free(s->at);

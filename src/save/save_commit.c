@@ -111,6 +111,7 @@ int shardfuse_save_commit_async(struct shardfuse_save *s, struct shardfuse_save_
 		s->keep->locked.by_caller = true;
 		pthread_mutex_unlock(&s->keep->locked.m);
 	}
+	s->request = req;
 	*ret = req;
 	return 0;
 }
@@ -158,6 +159,7 @@ int shardfuse_save_wait(struct shardfuse_save_request *req, struct shardfuse_err
 	while (!atomic_load(&req->ended))
 		advance(req, SLICE_MS);
 	r = sf_public_fail(err, &req->err, req->result);
+	req->s->request = NULL;
 	sf_save_run_free(req->run);
 	free(req);
 	return r;

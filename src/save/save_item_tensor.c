@@ -31,7 +31,9 @@ static int set_dtype(const struct shardfuse_save_tensor *t, struct sf_save_item 
 		t->dtype ? sf_dtype_by_torch(t->dtype, strlen(t->dtype)) : SF_DTYPE_NONE;
 
 	if (dtype == SF_DTYPE_NONE)
-		return sf_fail(err, -EINVAL, "tensor '%s': dtype '%s' is not known: torch's words are float32, bfloat16, float16, int64 …",
+		return sf_fail(err, -EINVAL,
+		               "tensor '%s': dtype '%s' is not known: torch's words are float32, "
+		               "bfloat16, float16, int64 …",
 		               sf_save_shown(item->key, item->key_len).at,
 		               t->dtype ? sf_save_shown(t->dtype, strlen(t->dtype)).at : "");
 	if (dtype >= SF_QINT8 && dtype <= SF_QUINT2X4)

@@ -60,7 +60,8 @@ struct shardfuse_save {
 	struct shardfuse_save_keep *keep;
 	uint64_t alike; /* hash of what the format has all ranks give alike; 0: nothing */
 	bool own_keep, holds_keep;
-	bool ended; /* committed or aborted */
+	bool ended;                             /* committed or aborted */
+	struct shardfuse_save_request *request; /* that was not waited for; NULL */
 	struct sf_verdict failed; /* an add that did: commit fails with it, on all ranks */
 	struct sf_save_target *at;
 	struct sf_global_plan global; /* rank 0's */

@@ -146,7 +146,10 @@ int sf_target_check(const struct sf_save_target *t, bool replace, struct stat *s
 	                       : sf_target_is_empty(dir, &empty, err);
 	if (r >= 0 && !empty)
 		r = replace ? check_clear(t, dir, err)
-		            : sf_fail(err, -EEXIST, "'%s' is there and not empty (a checkpoint is replaced when that is asked for: SHARDFUSE_REPLACE, --force)", t->path);
+		            : sf_fail(err, -EEXIST,
+		                      "'%s' is there and not empty (a checkpoint is replaced when "
+		                      "that is asked for: SHARDFUSE_REPLACE, --force)",
+		                      t->path);
 	close(dir);
 	return r;
 }

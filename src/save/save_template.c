@@ -77,7 +77,9 @@ int sf_save_template(const char *target, const struct shardfuse_save_options *o,
 	}
 	if (strstr(sf_buf_cstr(&out), "://")) { /* may hold secrets: not shown whole */
 		int len = (int)strcspn(sf_buf_cstr(&out), ":");
-		sf_fail(err, -ENOTSUP, "target: %.*s:// is a URL, which is not supported yet: save to a local path",
+		sf_fail(err, -ENOTSUP,
+		        "target: %.*s:// is a URL, which is not supported yet: save to a local "
+		        "path",
 		        len > 16 ? 16 : len, sf_buf_cstr(&out));
 		sf_buf_release(&out);
 		return -ENOTSUP;

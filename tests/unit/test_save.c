@@ -254,6 +254,47 @@ START_TEST(one_that_aborts_fails_all)
 }
 END_TEST
 
+/* What could not be added is not left out in silence, nor is it told to one rank alone. */
+START_TEST(a_failed_add_fails_the_commit)
+{
+	struct shardfuse_save_tensor t = SHARDFUSE_INIT(t);
+	struct shardfuse_save *s;
+	struct shardfuse_error err, why;
+	char path[256];
+
+	begin_dir();
+	ck_assert_int_eq(shardfuse_save_begin(target(path, 0), NULL, NULL, &s, &err), 0);
+	t.key = "w";
+	t.dtype = "bf16";
+	t.at = path;
+	ck_assert_int_eq(shardfuse_save_add_tensor(s, &t, &why), -EINVAL);
+	ck_assert_int_eq(shardfuse_save_add_json(s, "step", "1", &err), 0);
+	ck_assert_int_eq(shardfuse_save_commit(s, &err), -EINVAL);
+	ck_assert_str_eq(err.msg, why.msg);
+	shardfuse_save_free(s);
+	ck_assert(!is_there(path, "") && !is_there(path, "-tmp"));
+	end_dir();
+}
+END_TEST
+
+/* A request that nobody waited for ends before what it works on goes. */
+START_TEST(a_save_is_freed_with_its_request)
+{
+	struct shardfuse_save_request *req;
+	struct shardfuse_save *s;
+	struct shardfuse_error err;
+	char path[256];
+
+	begin_dir();
+	ck_assert_int_eq(shardfuse_save_begin(target(path, 0), NULL, NULL, &s, &err), 0);
+	ck_assert_int_eq(shardfuse_save_add_json(s, "step", "1", &err), 0);
+	ck_assert_int_eq(shardfuse_save_commit_async(s, &req, &err), 0);
+	shardfuse_save_free(s);
+	ck_assert(is_there(path, "/.metadata") && !is_there(path, "-tmp"));
+	end_dir();
+}
+END_TEST
+
 /* Called off by one: none or all have it, and all say the same. */
 START_TEST(one_that_cancels_fails_all_or_none)
 {
@@ -341,6 +382,8 @@ START_TEST(what_cannot_be_saved_is_said_at_once)
 	ck_assert_str_eq(err.msg, "format 'zip': there are dcp, megatron, olmo");
 	opt.format = NULL;
 	ck_assert_int_eq(shardfuse_save_begin("", &opt, NULL, &s, &err), -EINVAL);
+	ck_assert_int_eq(shardfuse_save_begin("s3://secret@b/x", NULL, NULL, &s, &err), -ENOTSUP);
+	ck_assert_ptr_null(strstr(err.msg, "secret"));
 	opt.variable = variables;
 	opt.nvariable = 1;
 	ck_assert_int_eq(shardfuse_save_begin("/tmp/{run}/x", &opt, NULL, &s, &err), -EINVAL);
@@ -371,6 +414,8 @@ int main(void)
 	tcase_add_test(t, all_ranks_save_one_checkpoint);
 	tcase_add_loop_test(t, in_the_background, 0, 8);
 	tcase_add_test(t, one_that_aborts_fails_all);
+	tcase_add_test(t, a_failed_add_fails_the_commit);
+	tcase_add_test(t, a_save_is_freed_with_its_request);
 	tcase_add_test(t, one_that_cancels_fails_all_or_none);
 	tcase_add_test(t, what_is_there_is_refused_or_replaced);
 	tcase_add_test(t, a_keep_has_one_save_at_a_time);

@@ -24,6 +24,9 @@ class Sized(C.Structure):
     """A struct that begins with its size, so that old callers and new libraries understand each other."""
 
     def __init__(self, **members: Any) -> None:
+        unknown = sorted(set(members) - {f[0] for f in self._fields_})
+        if unknown:
+            raise TypeError(f"{unknown[0]!r} is no option: there are {', '.join(f[0] for f in self._fields_[1:])}")
         super().__init__(C.sizeof(self), **members)
 
 
