@@ -131,6 +131,7 @@ SF_SOURCES_PARSE = \
 	%D%/parse/dtype_number.c \
 	%D%/parse/dtype_text.c \
 	%D%/parse/npy.c \
+	%D%/parse/npy_read.c \
 	%D%/parse/pickle_build.c \
 	%D%/parse/pickle_check.c \
 	%D%/parse/pickle_container.c \
@@ -471,6 +472,7 @@ SF_SOURCES_TOOL = \
 	%D%/tool/copy_out.c \
 	%D%/tool/disk_room.c \
 	%D%/tool/interrupt.c \
+	%D%/tool/npy_session.c \
 	%D%/tool/numbers.c \
 	%D%/tool/options.c \
 	%D%/tool/parallel.c \

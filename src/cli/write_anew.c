@@ -13,6 +13,7 @@
 #include "cli/text.h"
 #include "cli/write_anew.h"
 #include "tool/interrupt.h"
+#include "tool/npy_session.h"
 #include "tool/reshard.h"
 
 /* Bytes of its files. */
@@ -54,7 +55,9 @@ static int open_all(struct sf_session *s, struct sf_session **at, char *const *s
 
 	for (*ret_open = 0; *ret_open < n && r >= 0; *ret_open += r >= 0) {
 		at[*ret_open] = &s[*ret_open];
-		r = sf_session_open(&s[*ret_open], o, source[*ret_open], err);
+		r = sf_is_npy_name(source[*ret_open])
+		            ? sf_npy_session_open(at[*ret_open], o, source[*ret_open], err)
+		            : sf_session_open(at[*ret_open], o, source[*ret_open], err);
 	}
 	return r;
 }

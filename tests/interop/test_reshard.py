@@ -103,6 +103,25 @@ def imports():
         got = reference(path("two"))
         diff = same({**torch.load(path("x.pt")), "s": torch.arange(6.0)}, got, order=False)
         check("import of two files is read by torch", diff is None, diff)
+    os.mkdir(path("np"))
+    arrays = {"rows": np.arange(30000, dtype=np.float32).reshape(300, 100), "columns": np.asfortranarray(np.arange(6000, dtype=np.int16).reshape(20, 30, 10)),
+              "scalar": np.array(7, np.int64), "none": np.zeros((0, 4), np.uint8), "bool.name": np.array([True, False]), "complex": np.array([1 + 2j, 3], np.complex64)}
+    for k, a in arrays.items():
+        np.save(path(f"np/{k}.npy"), a)
+    np.lib.format.write_array(open(path("np/v3.npy"), "wb"), np.arange(4), version=(3, 0))
+    arrays["v3"] = np.arange(4)
+    if expect("import of .npy files", run("import", *(path(f"np/{k}.npy") for k in arrays), path("arrays"), "--ranks", 3), 0):
+        diff = same({k: torch.from_numpy(np.ascontiguousarray(a).reshape(a.shape)) for k, a in arrays.items()}, reference(path("arrays")), order=False)
+        check("import of .npy files is read by torch", diff is None, diff)
+    for name, a in (("text", np.array(["x"])), ("big", np.arange(3, dtype=">f4"))):
+        np.save(path(f"np/{name}.npy"), a)
+        expect(f"import of a .npy of {name}", run("import", path(f"np/{name}.npy"), path("refused")), 1, err=f"{name}.npy")
+    whole = open(path("np/rows.npy"), "rb").read()
+    for name, data in (("short", whole[:-1]), ("headless", whole[:50]), ("empty", b""), ("noise", b"\x93NUMPY\1\0\x40\0" + b"{" * 64), ("huge", whole[:10] + whole[10:].replace(b"300,", b"9" * 30 + b",")[:9000])):
+        with open(path("np/bad.npy"), "wb") as f:
+            f.write(data)
+        expect(f"a .npy that is {name}", run("import", path("np/bad.npy"), path("refused")), 1, err="bad.npy")
+    nothing_left("refused")
     safetensors.torch.save_file({"a": torch.arange(6.0)}, path("z.safetensors"))
     expect("a key twice names both files", run("import", path("x.pt"), path("z.safetensors"), path("twice")), 1, err="key 'a' is in")
     nothing_left("twice")
@@ -222,7 +241,7 @@ def large():
 
 
 try:
-    for part in (slices, imports, usage, overwrite, families, large):
+    for part in (imports, slices, usage, overwrite, families, large):
         with attempt(part.__name__):
             part()
 finally:

@@ -1,6 +1,8 @@
 #include "config.h"
 
+#include <errno.h>
 #include <inttypes.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -71,6 +73,81 @@ START_TEST(a_buffer_that_is_full_stays_failed)
 }
 END_TEST
 
+/* What is put is parsed; cut anywhere it is refused, and nothing behind the cut is looked at. */
+START_TEST(a_header_is_read_back)
+{
+	const uint64_t shape[] = { 3, 0, 5 }, bytes[] = { 8, 24, 0, 0 };
+	struct sf_error err = SF_ERROR_INIT;
+
+	for (unsigned ndim = 0; ndim <= 3; ndim++) {
+		struct sf_buf b = { 0 };
+		struct sf_npy npy;
+		size_t head;
+		sf_npy_put_header(&b, "<c8", shape, ndim);
+		ck_assert_int_eq(sf_npy_head(b.at, b.len, &head, &err), 0);
+		ck_assert_uint_eq(head, b.len);
+		ck_assert_int_eq(sf_npy_parse(b.at, b.len, &npy, &err), 0);
+		ck_assert_uint_eq(npy.dtype, SF_COMPLEX64);
+		ck_assert_uint_eq(npy.ndim, ndim);
+		ck_assert(!npy.fortran);
+		ck_assert_uint_eq(npy.data_off, b.len);
+		ck_assert_uint_eq(npy.bytes, bytes[ndim]);
+		for (size_t len = 0; len < b.len; len++) {
+			uint8_t *cut = malloc(len + 1);
+			memcpy(cut, b.at, len);
+			ck_assert_int_eq(sf_npy_parse(cut, len, &npy, &err), -EBADMSG);
+			free(cut);
+		}
+		sf_buf_release(&b);
+	}
+}
+END_TEST
+
+START_TEST(headers_that_are_none_are_refused)
+{
+	static const struct {
+		const char *text;
+		int r;
+	} cases[] = {
+		{ "{\"shape\":(2,),'fortran_order':True,'descr':\"<f4\"}", 0 },
+		{ "{'descr': '=f4', 'fortran_order': True, 'shape': (2, 3)}", 0 },
+		{ "{'descr': '|V2', 'fortran_order': False, 'shape': (), }", 0 },
+		{ "{'descr': '>f4', 'fortran_order': False, 'shape': (2,), }", -ENOTSUP },
+		{ "{'descr': '|V1', 'fortran_order': False, 'shape': (2,), }", -ENOTSUP },
+		{ "{'descr': '<U9', 'fortran_order': False, 'shape': (2,), }", -ENOTSUP },
+		{ "{'descr': '', 'fortran_order': False, 'shape': (2,), }", -EBADMSG },
+		{ "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (2,), }", -EBADMSG },
+		{ "{'descr': '<f4', 'fortran_order': False}", -EBADMSG },
+		{ "{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': ()}",
+		  -EBADMSG },
+		{ "{'descr': '<f4', 'fortran_order': 1, 'shape': (2,)}", -EBADMSG },
+		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (-2,)}", -EBADMSG },
+		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (2 3)}", -EBADMSG },
+		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}",
+		  -EBADMSG },
+		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}",
+		  -EBADMSG },
+		{ "{'descr': '<f4', 'fortran_order': False, 'shape': (2,", -EBADMSG },
+		{ "{'descr': '<f4", -EBADMSG },
+		{ "", -EBADMSG },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(cases); i++) {
+		size_t len = strlen(cases[i].text);
+		uint8_t *at = malloc(10 + len);
+		struct sf_error err = SF_ERROR_INIT;
+		struct sf_npy npy;
+		memcpy(at, "\x93NUMPY\1\0", 8);
+		at[8] = (uint8_t)len;
+		at[9] = 0;
+		memcpy(at + 10, cases[i].text, len);
+		int r = sf_npy_parse(at, 10 + len, &npy, &err);
+		ck_assert_msg(r == cases[i].r, "%s: %d %s", cases[i].text, r, err.msg);
+		free(at);
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("npy");
@@ -79,6 +156,8 @@ int main(void)
 	tcase_add_test(t, a_header_is_numpys_byte_for_byte);
 	tcase_add_test(t, headers_of_any_shape_are_padded_and_say_it);
 	tcase_add_test(t, a_buffer_that_is_full_stays_failed);
+	tcase_add_test(t, a_header_is_read_back);
+	tcase_add_test(t, headers_that_are_none_are_refused);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }
