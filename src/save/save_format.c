@@ -18,13 +18,13 @@ int sf_save_format_find(const char *name, const struct sf_save_format **ret, str
 	struct sf_buf known = { .limit = 200 }, shown = { .limit = 200 };
 	int r;
 
-	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++) {
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
 		if (!name || strcmp(name, formats[i]->name) == 0) {
 			*ret = formats[i];
 			return 0;
 		}
+	for (size_t i = 0; i < SF_ARRAY_LEN(formats); i++)
 		sf_buf_printf(&known, "%s%s", i ? ", " : "", formats[i]->name);
-	}
 	sf_escape_text(&shown, name, strnlen(name, 100));
 	r = sf_fail(err, -EINVAL, "format '%s': there are %s", sf_buf_cstr(&shown),
 	            sf_buf_cstr(&known));
