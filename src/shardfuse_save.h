@@ -89,7 +89,7 @@ struct shardfuse_comm {
 	void (*free)(void *arg);
 	/* Beside @arg, 0 at first, the library's alone: the tag that the rank's next save begins with,
 	 * so that no message of a save that failed meets a later one. All ranks begin as many saves.
-	 * NULL: tags begin at 0 each time, and after a failure the communicator is made anew. */
+	 * NULL: tags begin at a hash of the target, and after a failure the communicator is made anew. */
 	uint32_t *tag;
 	/* Waits up to @timeout_ms until what was sent arrives without further calls: -EAGAIN some
 	 * does not yet. NULL: it always does. */
@@ -147,7 +147,7 @@ SHARDFUSE_API struct shardfuse_value *shardfuse_value_json(struct shardfuse_valu
 
 /*
  * Staging memory and the plan, kept from one save to the next: a second save of the same structure
- * exchanges hashes instead of plans, and allocates nothing. One asynchronous save at a time goes
+ * exchanges hashes instead of plans, and stages in the same memory. One asynchronous save at a time goes
  * through it. Outlives the saves begun with it.
  */
 struct shardfuse_save_keep;
@@ -158,9 +158,10 @@ SHARDFUSE_API void shardfuse_save_keep_free(struct shardfuse_save_keep *keep); /
 /* ---- a save ---- */
 
 enum shardfuse_overwrite {
-	SHARDFUSE_REFUSE,  /* a target that is there and not an empty directory: -EEXIST */
-	SHARDFUSE_REPLACE, /* a checkpoint there is replaced, in one step where the file system
-	                      can; anything else there is refused all the same */
+	SHARDFUSE_REFUSE, /* a target that is there and not an empty directory: -EEXIST */
+	/* A checkpoint there is replaced, in one step where the file system can: everything in its
+	 * directory goes. What is no checkpoint is refused all the same. */
+	SHARDFUSE_REPLACE,
 };
 enum shardfuse_dedup {
 	SHARDFUSE_DEDUP_LOWEST,   /* what several ranks have, the lowest writes */
@@ -201,7 +202,8 @@ struct shardfuse_save_options {
 	void (*log)(void *arg, const char *line);
 	void *log_arg;
 	/* Of a template target: "runs/{run_name}/step{batch}"; an unknown variable is -EINVAL.
-	 * nvariable pairs of a name and its text. {rank} and {world_size} are known. */
+	 * nvariable pairs of a name and its text. {rank} and {world_size} are known besides. None: braces
+	 * in the target are characters like others. */
 	const char *const *variable;
 	size_t nvariable;
 	/* olmo's .metadata.json; NULL: {"ephemeral": false, "version": "2.5.0"} */
@@ -245,8 +247,10 @@ enum shardfuse_device { SHARDFUSE_HOST, SHARDFUSE_CUDA };
 /* A piece of a tensor: a box of it that this rank has. */
 struct shardfuse_save_tensor {
 	size_t struct_size;
-	const char *key; /* fully qualified name; NULL: the path's steps joined by '.' */
-	size_t key_len;  /* 0: to the NUL */
+	/* fully qualified name; NULL: the path's steps joined by '.', which is what torch's loaders
+	 * want it to be */
+	const char *key;
+	size_t key_len;                         /* 0: to the NUL */
 	const struct shardfuse_save_step *path; /* NULL: one step, the key */
 	size_t npath;
 	const char *dtype; /* torch's word: "bfloat16" */

@@ -112,6 +112,18 @@ static int check_all(struct sf_manifest_check *m, const struct cJSON *files, str
 	return r;
 }
 
+/* A server need not be asked for what is not there; of one without a listing, names are those that metadata
+ * has: there no manifest is looked for. */
+static bool is_listed(const struct sf_ckpt *k, const char *name)
+{
+	size_t len = strlen(name);
+
+	for (uint32_t i = 0; i < k->nlisting; i++)
+		if (k->listing[i].name_len == len && memcmp(k->listing[i].name, name, len) == 0)
+			return true;
+	return false;
+}
+
 int sf_verify_manifest(struct sf_manifest_check *m, struct sf_error *err)
 {
 	struct sf_store *store = m->s->store;
@@ -121,7 +133,9 @@ int sf_verify_manifest(struct sf_manifest_check *m, struct sf_error *err)
 	struct sf_source *src;
 	uint8_t *text = NULL;
 	uint64_t len;
-	int r = store->ops->open(store, SF_MANIFEST_NAME, NULL, &src, &why);
+	int r = is_listed(m->s->ckpt, SF_MANIFEST_NAME)
+	                ? store->ops->open(store, SF_MANIFEST_NAME, NULL, &src, &why)
+	                : -ENOENT;
 
 	if (r == -ENOENT)
 		return 0;

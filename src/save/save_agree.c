@@ -227,7 +227,7 @@ static int check_peers(const struct peer *p, uint32_t n, struct sf_error *err)
 			return sf_fail(err, -EINVAL,
 			               "rank %u saves with other options than rank 0 (format, "
 			               "overwrite, dedup, "
-			               "files_per_rank, zstd, manifest, world size)",
+			               "files_per_rank, zstd, manifest, no_fsync, world size)",
 			               i);
 		if (p[i].alike != p[0].alike)
 			return sf_fail(err, -EINVAL,
@@ -318,9 +318,7 @@ static int plan(struct shardfuse_save *s, const struct peer *p, uint32_t n, enum
 		nagain += p[i].again != 0;
 		same = same && p[i].again == s->keep->before.id;
 	}
-	*ret = nagain == 0                                   ? GO
-	       : nagain == n && s->keep->before.global.nkeys ? AS_BEFORE
-	                                                     : SEND_ALL;
+	*ret = nagain == 0 ? GO : same ? AS_BEFORE : SEND_ALL;
 	r = *ret == GO          ? make_plan(s, rec, n, err)
 	    : *ret == AS_BEFORE ? plan_again(s, rec, n, err)
 	                        : 0;

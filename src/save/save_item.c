@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/path.h"
 #include "save/save_item_priv.h"
 
 int sf_save_items_init(struct sf_save_items *s, struct sf_error *err)
@@ -159,7 +160,20 @@ int sf_item_push(struct sf_save_items *s, const struct sf_save_item *item, bool 
 
 /* ---- files ---- */
 
-/* Below the target: no way out of it, nothing hidden behind '.' of its own. */
+/* What formats write themselves, or tell themselves by, wherever it lies. */
+static bool is_formats_own(const char *name)
+{
+	static const char *const own[] = { ".metadata", ".metadata.json", "metadata.json",
+		                           ".shardfuse-manifest.json", ".shardfuse-save" };
+	const char *slash = strrchr(name, '/'), *last = slash ? slash + 1 : name;
+	bool is = sf_has_suffix(last, ".distcp") || strcmp(last, ".metadata.tmp") == 0;
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(own) && !is; i++)
+		is = strcmp(last, own[i]) == 0;
+	return is;
+}
+
+/* Below the target: no way out of it. */
 static bool is_file_name(const char *name)
 {
 	size_t len = strlen(name);
@@ -193,6 +207,9 @@ int sf_save_items_file(struct sf_save_items *s, const char *name, const void *at
 	if (!name || !is_file_name(name))
 		return sf_fail(err, -EINVAL, "'%s' is no name of a file in a checkpoint",
 		               name ? sf_save_shown(name, strlen(name)).at : "");
+	if (is_formats_own(name))
+		return sf_fail(err, -EINVAL, "file '%s': the save writes files of that name itself",
+		               sf_save_shown(name, strlen(name)).at);
 	if (!at && len)
 		return sf_fail(err, -EINVAL, "file '%s': %zu bytes at NULL",
 		               sf_save_shown(name, strlen(name)).at, len);

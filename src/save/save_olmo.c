@@ -29,7 +29,9 @@ static int check(const struct shardfuse_save *s, const struct sf_global_plan *g,
 	if (r < 0)
 		return sf_fail_ctx(err, r, "format_metadata");
 	sf_json_free(json);
-	return 0;
+	return text[strspn(text, " \t\r\n")] == '{'
+	               ? 0
+	               : sf_fail(err, -EINVAL, "format_metadata: a JSON object is needed");
 }
 
 static int finish(struct shardfuse_save *s, struct sf_save_target *t,

@@ -258,8 +258,15 @@ static int ask_provider(const struct sf_save_item *item, uint64_t off, void *to,
 		return sf_fail(err, -EINVAL, "tensor '%s': neither memory nor a provider",
 		               item->key);
 	int r = item->from.provide(item->from.provide_arg, off, to, len, &why);
-	if (r >= 0)
+	if (r == 0)
 		return 0;
+	if (r > 0)
+		return sf_fail(err, -EINVAL,
+		               "tensor '%s': its provider, bytes %llu to %llu: returned %d, which "
+		               "is neither 0 nor "
+		               "negative",
+		               item->key, (unsigned long long)off, (unsigned long long)(off + len),
+		               r);
 	why.msg[sizeof(why.msg) - 1] = 0;
 	return sf_fail(err, r, "tensor '%s': its provider, bytes %llu to %llu: %s", item->key,
 	               (unsigned long long)off, (unsigned long long)(off + len),

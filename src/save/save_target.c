@@ -141,7 +141,8 @@ static bool was_replaced(const struct sf_save_target *t, const char *marked, con
 	int dir = open_dir(t, marked);
 	bool is = dir >= 0 && sf_target_marker_read(t, dir, false, &m, NULL) == 0 && m.ours &&
 	          m.ino && fstatat(t->parent, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-	          m.ino == st.st_ino && m.dev == st.st_dev;
+	          m.ino == st.st_ino && m.dev == st.st_dev &&
+	          m.born == sf_target_born(t->parent, name);
 
 	if (dir >= 0)
 		close(dir);
@@ -233,6 +234,7 @@ static int claim(struct sf_save_target *t, bool replace, struct sf_error *err)
 	t->replace = r == 1;
 	t->old_dev = t->replace ? st.st_dev : 0;
 	t->old_ino = t->replace ? st.st_ino : 0;
+	t->old_born = t->replace ? sf_target_born(t->parent, t->name) : 0;
 	r = clear_tmp(t, err);
 	return r != 0 ? r : make_tmp(t, err);
 }

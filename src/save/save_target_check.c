@@ -22,6 +22,16 @@ static bool file_has(int dir, const char *name, const char *what, size_t len)
 	return n > 0 && memmem(text, (size_t)n, what, len);
 }
 
+uint64_t sf_target_born(int parent, const char *name)
+{
+	struct statx sx;
+
+	if (statx(parent, name, AT_SYMLINK_NOFOLLOW | AT_NO_AUTOMOUNT, STATX_BTIME, &sx) < 0 ||
+	    !(sx.stx_mask & STATX_BTIME))
+		return 0;
+	return (uint64_t)sx.stx_btime.tv_sec * 1000000000u + sx.stx_btime.tv_nsec;
+}
+
 static bool is_dir(int dir, const char *name)
 {
 	struct stat st;
@@ -40,7 +50,8 @@ static bool has_safetensors(int dir)
 	if (!d && fd >= 0)
 		close(fd);
 	while (d && !(index && shard) && (e = readdir(d))) {
-		index |= sf_has_suffix(e->d_name, ".safetensors.index.json");
+		index |= sf_has_suffix(e->d_name, ".safetensors.index.json") &&
+		         file_has(dir, e->d_name, "\"weight_map\"", strlen("\"weight_map\""));
 		shard |= sf_has_suffix(e->d_name, ".safetensors");
 	}
 	if (d)
@@ -48,10 +59,23 @@ static bool has_safetensors(int dir)
 	return index && shard;
 }
 
+/* Of protocol 2 or more. */
+static bool begins_pickle(int dir)
+{
+	unsigned char head[2] = { 0 };
+	int fd = openat(dir, ".metadata", O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	bool is = fd >= 0 && pread(fd, head, 2, 0) == 2 && head[0] == 0x80 && head[1] >= 2 &&
+	          head[1] <= 5;
+
+	if (fd >= 0)
+		close(fd);
+	return is;
+}
+
 /* DCP, Megatron-Core, OLMo-core, safetensors: by what a save of each writes last. */
 static bool is_checkpoint(int dir)
 {
-	if (file_has(dir, ".metadata", "\x80", 1)) /* a pickle of protocol 2 or more */
+	if (begins_pickle(dir) && file_has(dir, ".metadata", "torch", 5))
 		return true;
 	if (file_has(dir, "metadata.json", "\"sharded_backend\"", strlen("\"sharded_backend\"")))
 		return true;

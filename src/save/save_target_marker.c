@@ -10,8 +10,8 @@
 #include "base/mem.h"
 #include "save/save_target_priv.h"
 
-/* "shardfuse save 1\nTOKEN\nDEV INO\nNAME": the name last, it may hold anything. */
-#define FORM "shardfuse save 1\n%s\n%llu %llu\n%s"
+/* "shardfuse save 2\nTOKEN\nDEV INO BORN\nNAME": the name last, it may hold anything. */
+#define FORM "shardfuse save 2\n%s\n%llu %llu %llu\n%s"
 
 void sf_target_unlock(int *fd)
 {
@@ -33,7 +33,7 @@ int sf_target_mark(struct sf_save_target *t, struct sf_error *err)
 {
 	char text[SF_TARGET_MARKER_MAX];
 	int n = snprintf(text, sizeof(text), FORM, t->token, (unsigned long long)t->old_dev,
-	                 (unsigned long long)t->old_ino, t->name);
+	                 (unsigned long long)t->old_ino, (unsigned long long)t->old_born, t->name);
 	int fd = openat(t->dir, SF_TARGET_MARKER,
 	                O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
 
@@ -57,8 +57,8 @@ static bool parse(const struct sf_save_target *t, char *text, struct sf_target_m
 {
 	int at = 0;
 
-	if (sscanf(text, "shardfuse save 1\n%32[0-9a-f]\n%llu %llu%n", m->token, &m->dev, &m->ino,
-	           &at) != 3)
+	if (sscanf(text, "shardfuse save 2\n%32[0-9a-f]\n%llu %llu %llu%n", m->token, &m->dev,
+	           &m->ino, &m->born, &at) != 4)
 		return false;
 	return strlen(m->token) == 32 && text[at] == '\n' && strcmp(text + at + 1, t->name) == 0;
 }

@@ -15,8 +15,9 @@ struct sf_save_target {
 	int parent, dir; /* descriptors; -1: not open. dir: what is NAME-tmp, and NAME later */
 	int marker;      /* locked, of who owns; -1 */
 	bool owns, replace, published, replaced;
-	dev_t old_dev; /* what NAME was when it was claimed, if it is to be replaced */
-	ino_t old_ino; /* 0: nothing */
+	dev_t old_dev;     /* what NAME was when it was claimed, if it is to be replaced */
+	ino_t old_ino;     /* 0: nothing */
+	uint64_t old_born; /* ns; inode numbers are used again. 0: the file system does not say */
 };
 
 /* ---- save_target_check.c ---- */
@@ -29,6 +30,9 @@ struct sf_save_target {
 int sf_target_check(const struct sf_save_target *t, bool replace, struct stat *st,
                     struct sf_error *err);
 
+/* When @name in @parent was made, ns since 1970; 0: not known. */
+uint64_t sf_target_born(int parent, const char *name);
+
 /* ---- save_target_marker.c ---- */
 
 /* Makes and locks the marker in t->dir. */
@@ -38,8 +42,8 @@ struct sf_target_marker {
 	bool there, ours; /* ours: whole, and of a save of NAME */
 	bool live;        /* its save is under way (of a marker opened to lock it) */
 	char token[33];
-	unsigned long long dev, ino; /* that it replaces; 0: nothing */
-	int fd;                      /* -1, or locked */
+	unsigned long long dev, ino, born; /* that it replaces; ino 0: nothing */
+	int fd;                            /* -1, or locked */
 };
 /* In directory @dir. @lock: and take its lock, unless it lives. */
 int sf_target_marker_read(const struct sf_save_target *t, int dir, bool lock,

@@ -76,6 +76,16 @@ static int empty_dir(int dir, dev_t dev, unsigned depth, struct sf_error *err)
 	return r;
 }
 
+/* A bind mount may be of the same file system. */
+static bool is_mount_root(int dir)
+{
+	struct statx sx;
+
+	return statx(dir, "", AT_EMPTY_PATH | AT_NO_AUTOMOUNT, 0, &sx) == 0 &&
+	       sx.stx_attributes_mask & STATX_ATTR_MOUNT_ROOT &&
+	       sx.stx_attributes & STATX_ATTR_MOUNT_ROOT;
+}
+
 static int remove_tree(int parent, const char *name, dev_t dev, unsigned depth,
                        struct sf_error *err)
 {
@@ -89,7 +99,7 @@ static int remove_tree(int parent, const char *name, dev_t dev, unsigned depth,
 		return errno == ENOENT ? 0 : sf_fail_errno(err, "'%s'", name);
 	if (fstat(fd, &st) < 0)
 		r = sf_fail_errno(err, "'%s'", name);
-	else if (depth && st.st_dev != dev)
+	else if ((depth && st.st_dev != dev) || is_mount_root(fd))
 		r = sf_fail(err, -EXDEV, "'%s': something is mounted there", name);
 	else
 		r = empty_dir(fd, st.st_dev, depth, err);
@@ -138,17 +148,23 @@ static int sync_tree(int dir, unsigned depth, struct sf_error *err)
 		return sf_fail(err, -ELOOP, "more than %d directories deep", DEPTH_MAX);
 	if (!d)
 		return sf_fail_errno(err, "listing it");
-	while (r == 0 && (e = readdir(d))) {
+	while (r == 0 && (errno = 0, e = readdir(d))) {
 		if (is_dots(e->d_name) || (e->d_type != DT_DIR && e->d_type != DT_UNKNOWN))
 			continue;
 		int fd = openat(dir, e->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-		if (fd < 0)
+		if (fd < 0) {
+			if (errno != ENOTDIR && errno != ELOOP && errno != ENOENT)
+				r = sf_fail_errno(err, "'%s'", e->d_name);
 			continue; /* no directory */
+		}
 		r = sync_tree(fd, depth + 1, err);
 		if (r < 0)
 			sf_fail_ctx(err, r, "'%s'", e->d_name);
 		close(fd);
+		errno = 0;
 	}
+	if (r == 0 && !e && errno)
+		r = sf_fail_errno(err, "listing it");
 	closedir(d);
 	return r < 0 ? r : sync_fd(dir, err);
 }

@@ -56,7 +56,7 @@ int sf_save_template(const char *target, const struct shardfuse_save_options *o,
 	if (!target || !*target)
 		return sf_fail(err, -EINVAL, "target: a directory's path is needed");
 	while (*p) {
-		const char *close = *p == '{' ? strchr(p, '}') : NULL;
+		const char *close = o->nvariable && *p == '{' ? strchr(p, '}') : NULL;
 		const char *text;
 		if (!close) {
 			sf_buf_byte(&out, (uint8_t)*p++);

@@ -185,6 +185,7 @@ def bad_input():
     refused("aborted", 3, half, r"rank 1.*as asked", "abort=1")
     refused("absent", 3, half, r"rank 2|ranks? .*2", "absent=2", "timeout=1500")
     refused("file_twice", 2, half + [["file", 0, "notes.txt", "a"], ["file", 1, "notes.txt", "b"]], r"notes.txt.*rank 0.*rank 1")
+    refused("file_of_ours", 2, half + [["file", 1, "__0_0.distcp", "a"]], r"rank 1.*writes files of that name itself")
     refused("file_escapes", 2, half + [["file", 1, "../out.txt", "a"]], r"rank 1.*\.\./out")
 
 

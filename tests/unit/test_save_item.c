@@ -145,9 +145,11 @@ START_TEST(what_cannot_be_saved_is_refused_by_name)
 
 	begin();
 	t.dtype = "float33";
-	refused(&t, "tensor 'w': dtype 'float33' is not known");
+	refused(&t, "tensor 'w': dtype 'float33' is not known: torch's words are float32, "
+	            "bfloat16, float16, int64 …");
 	t.dtype = NULL;
-	refused(&t, "tensor 'w': dtype '' is not known");
+	refused(&t, "tensor 'w': dtype '' is not known: torch's words are float32, bfloat16, "
+	            "float16, int64 …");
 	t.dtype = "qint8";
 	refused(&t, "tensor 'w': quantized tensors (qint8) are not saved");
 	t.dtype = "float32";
@@ -175,7 +177,8 @@ START_TEST(what_cannot_be_saved_is_refused_by_name)
 	t.key = "\x1b[31m\\\xff\u00e9\n";
 	t.key_len = 0;
 	t.dtype = "\a";
-	refused(&t, "tensor '\\x1b[31m\\\\\\xff\u00e9\\x0a': dtype '\\x07' is not known");
+	refused(&t, "tensor '\\x1b[31m\\\\\\xff\u00e9\\x0a': dtype '\\x07' is not known: torch's "
+	            "words are float32, bfloat16, float16, int64 …");
 	end();
 }
 END_TEST

@@ -131,7 +131,7 @@ static void save(const char *name, bool replace, const char *text)
 
 	claim(t, replace);
 	put(t, "shard", text);
-	put(t, ".metadata", "\x80\x02");
+	put(t, ".metadata", "\x80\x02torch");
 	finish(t);
 }
 
@@ -226,15 +226,17 @@ START_TEST(what_is_no_checkpoint_stays)
 	} cases[] = {
 		{ "mkdir a; echo > a/data", -EEXIST },
 		{ "mkdir a; echo text > a/.metadata", -EEXIST },
-		{ "mkdir a; printf '\\200\\002' > a/.metadata", 0 },
+		{ "mkdir a; printf '\\200\\002ctorch' > a/.metadata", 0 },
 		{ "mkdir a; echo '{}' > a/metadata.json", -EEXIST },
 		{ "mkdir a; echo '{\"sharded_backend\": \"torch_dist\"}' > a/metadata.json", 0 },
 		{ "mkdir a; echo '{}' > a/.metadata.json", -EEXIST },
 		{ "mkdir -p a/model_and_optim; echo '{}' > a/.metadata.json", 0 },
 		{ "mkdir a; echo > a/model.safetensors", -EEXIST },
-		{ "mkdir a; echo > a/model.safetensors; echo > a/model.safetensors.index.json", 0 },
+		{ "mkdir a; echo > a/model.safetensors; echo '{\"weight_map\": {}}' > "
+		  "a/model.safetensors.index.json",
+		  0 },
 		{ "echo > a", -EEXIST },
-		{ "mkdir b; printf '\\200' > b/.metadata; ln -s b a", -EEXIST },
+		{ "mkdir b; printf '\\200\\002ctorch' > b/.metadata; ln -s b a", -EEXIST },
 		{ "ln -s nowhere a", -EEXIST },
 	};
 
@@ -312,11 +314,11 @@ START_TEST(a_checkpoint_that_is_called_like_a_leftover_stays)
 	make_dir();
 	struct sf_save_target *t = target("a-tmp");
 	claim(t, false);
-	put(t, ".metadata", "\x80");
+	put(t, ".metadata", "\x80\x02torch");
 	ck_assert_int_eq(sf_save_target_publish(t, false, &err), 0);
 	sf_save_target_free(t); /* killed before it settled, so to speak */
 	ck_assert_int_eq(try_claim("a", false), -EEXIST);
-	check_text("a-tmp/.metadata", "\x80");
+	check_text("a-tmp/.metadata", "\x80\x02torch");
 	ck_assert_int_eq(try_claim("a-tmp", true), 0);
 	remove_dir();
 }
@@ -471,7 +473,7 @@ static int whole_save(bool replace)
 static void check_whole(const char *text)
 {
 	check_text("a/shard", text);
-	check_text("a/.metadata", strcmp(text, "old") == 0 ? "\x80\x02" : "\x80");
+	check_text("a/.metadata", strcmp(text, "old") == 0 ? "\x80\x02torch" : "\x80\x02torch");
 	if (strcmp(text, "new") == 0)
 		check_text("a/sub/shard", "new");
 }
