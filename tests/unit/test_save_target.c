@@ -3,13 +3,15 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/mem.h"
-#include "save/save_target.h"
+#include "save/save_target_priv.h"
 #include "tests/lib/sf_test.h"
 #include "tests/lib/syscall_fault.h"
 
@@ -457,7 +459,7 @@ static int whole_save(bool replace)
 	if (r >= 0)
 		r = sf_save_target_put(t, "shard", "new", 3, true, &err);
 	if (r >= 0)
-		r = sf_save_target_put(t, "later", "\x80", 1, true, &err);
+		r = sf_save_target_put(t, "later", "\x80\x02torch!", 8, true, &err);
 	if (r >= 0)
 		r = sf_save_target_rename(t, "later", ".metadata", &err);
 	if (r >= 0)
@@ -473,7 +475,7 @@ static int whole_save(bool replace)
 static void check_whole(const char *text)
 {
 	check_text("a/shard", text);
-	check_text("a/.metadata", strcmp(text, "old") == 0 ? "\x80\x02torch" : "\x80\x02torch");
+	check_text("a/.metadata", strcmp(text, "old") == 0 ? "\x80\x02torch" : "\x80\x02torch!");
 	if (strcmp(text, "new") == 0)
 		check_text("a/sub/shard", "new");
 }
@@ -556,6 +558,57 @@ START_TEST(failing_at_any_call_nothing_is_left_and_the_next_save_succeeds)
 }
 END_TEST
 
+/* What is mounted below is another's, also when it is of the same file system. */
+START_TEST(a_bind_mount_inside_is_not_emptied)
+{
+	struct sf_error why = SF_ERROR_INIT;
+	int status;
+	pid_t pid;
+
+	make_dir();
+	run("cd '%s' && mkdir -p a/data pre && echo gold > pre/gold && echo x > a/x", dir);
+	pid = fork();
+	if (pid == 0) {
+		if (unshare(CLONE_NEWNS) < 0 ||
+		    mount("", "/", NULL, MS_REC | MS_PRIVATE, NULL) < 0 ||
+		    mount(in_dir("pre"), in_dir("a/data"), NULL, MS_BIND, NULL) < 0)
+			_exit(77); /* it takes root */
+		int r = sf_target_remove(open(dir, O_RDONLY | O_DIRECTORY), "a", &why);
+		_exit(r == -EXDEV ? 0 : 1);
+	}
+	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+	ck_assert(WIFEXITED(status));
+	ck_assert_msg(WEXITSTATUS(status) == 0 || WEXITSTATUS(status) == 77, "exit status %d",
+	              WEXITSTATUS(status));
+	ck_assert(is_there("pre/gold"));
+	remove_dir();
+}
+END_TEST
+
+/* _i: NAME-old or NAME-tmp. Its inode number is the one that the marker in NAME tells of, but it was made at another
+ * time: somebody's new directory. */
+START_TEST(a_number_that_was_used_again_is_no_leftover)
+{
+	const char *other = _i ? "a-tmp" : "a-old";
+	struct sf_save_target *t;
+	struct stat st;
+
+	make_dir();
+	run("cd '%s' && mkdir a %s && echo gold > %s/gold", dir, other, other);
+	ck_assert_int_eq(stat(in_dir(other), &st), 0);
+	run("printf 'shardfuse save 2\n%%032d\n%llu %llu 1\na' 0 > '%s/a/.shardfuse-save'",
+	    (unsigned long long)st.st_dev, (unsigned long long)st.st_ino, dir);
+	ck_assert_int_eq(sf_save_target_new(in_dir("a"), &t, &err), 0);
+	int r = sf_save_target_claim(t, false, token, &err);
+	ck_assert(_i ? r == -EEXIST : r == 0 || r == -EEXIST);
+	if (r == 0)
+		sf_save_target_drop(t);
+	sf_save_target_free(t);
+	ck_assert(is_there(_i ? "a-tmp/gold" : "a-old/gold"));
+	remove_dir();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("save_target");
@@ -577,6 +630,8 @@ int main(void)
 	                    4);
 	tcase_add_loop_test(t, failing_at_any_call_nothing_is_left_and_the_next_save_succeeds, 0,
 	                    8);
+	tcase_add_test(t, a_bind_mount_inside_is_not_emptied);
+	tcase_add_loop_test(t, a_number_that_was_used_again_is_no_leftover, 0, 2);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
 }
