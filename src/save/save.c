@@ -216,32 +216,25 @@ static int added(struct shardfuse_save *s, int r, const struct sf_error *e,
 	return sf_public_fail(err, e, r);
 }
 
-int shardfuse_save_add_tensor(struct shardfuse_save *s, const struct shardfuse_save_tensor *given,
+int shardfuse_save_add_tensor(struct shardfuse_save *s, const struct shardfuse_save_tensor *t,
                               struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
-	struct shardfuse_save_tensor t;
-	int r = sf_public_take(given, &t, sizeof(t), &e);
+	int r = may_add(s, &e);
 
 	if (r >= 0)
-		r = may_add(s, &e);
-	if (r >= 0)
-		r = sf_save_items_tensor(&s->items, &t, &e);
+		r = sf_save_items_tensor(&s->items, t, &e);
 	return added(s, r, &e, err);
 }
 
-int shardfuse_save_add_flat_range(struct shardfuse_save *s,
-                                  const struct shardfuse_save_tensor *given, uint64_t start,
-                                  uint64_t stop, struct shardfuse_error *err)
+int shardfuse_save_add_flat_range(struct shardfuse_save *s, const struct shardfuse_save_tensor *t,
+                                  uint64_t start, uint64_t stop, struct shardfuse_error *err)
 {
 	struct sf_error e = SF_ERROR_INIT;
-	struct shardfuse_save_tensor t;
-	int r = sf_public_take(given, &t, sizeof(t), &e);
+	int r = may_add(s, &e);
 
 	if (r >= 0)
-		r = may_add(s, &e);
-	if (r >= 0)
-		r = sf_save_items_flat(&s->items, &t, start, stop, &e);
+		r = sf_save_items_flat(&s->items, t, start, stop, &e);
 	return added(s, r, &e, err);
 }
 

@@ -5,7 +5,6 @@
 #include <stdbool.h>
 #include "base/arena.h"
 #include "base/buf.h"
-#include "base/buf.h"
 #include "base/error.h"
 #include "base/map.h"
 #include "base/vec.h"

@@ -37,10 +37,10 @@ struct sf_global_plan {
 	uint64_t *coords;
 	uint32_t *rank; /* that writes the chunk */
 	uint32_t *item; /* the number of the item on that rank */
-	/* where: file of that rank, offset, length; filled by sf_save_layout */
+	/* where: file of that rank, offset, length; filled by sf_global_plan_layout */
 	uint32_t *file;
 	uint64_t *off, *len;
-	/* Of rank r: bit i of item_bits[rank_first[r] …] says whether it writes its item i. */
+	/* Of rank r: bit i from bits[bits_at[r]] on says whether it writes its item i. */
 	uint64_t *rank_items; /* how many it brought */
 	uint64_t *bits_at;    /* first byte of its bits */
 	uint8_t *bits;
