@@ -128,6 +128,7 @@ void sf_io_release(struct sf_io *io);
 
 struct sf_store;
 struct sf_probe;
+struct sf_put_ops;
 #define SF_LIST_SKIP 1
 struct sf_store_ops {
 	/* The object as it is now; if @want is given (what list said) and it is another version:
@@ -163,6 +164,8 @@ struct sf_store_ops {
 	             struct sf_error *err);
 	/* What sf_store_probe() (probe.h) says of it. NULL: what opens it says what is wrong. */
 	bool (*probe)(struct sf_store *s, const struct sf_probe *p);
+	/* How its objects are written and removed (upload.h). NULL: it cannot be written to. */
+	const struct sf_put_ops *put;
 	void (*free)(struct sf_store *s);
 };
 struct sf_store {
