@@ -24,6 +24,7 @@ save: base store parse
 tool: base store parse ckpt format read catalog value view tree lib save
 mpi: base save
 cli: base store parse ckpt format read catalog value view tree lib tool save
+ranks: base store parse ckpt format read catalog value view tree lib save mpi tool cli
 fuse: base store parse ckpt format read catalog value view tree lib tool cli
 '
 # An extended regular expression of a header's name in <>, and the files that may include it.
@@ -38,7 +39,7 @@ bzlib	src/parse/unpack_bzip2.c
 lzma	src/parse/unpack_lzma.c
 libdeflate	src/base/crc32_deflate.c
 fuse	fuse/
-mpi\.h	src/mpi/comm_mpi.c src/mpi/shardfuse_mpi.h
+mpi\.h	src/mpi/comm_mpi.c src/mpi/shardfuse_mpi.h src/ranks/main.c src/ranks/ranks.c
 cuda	src/save/device_cuda.c
 '
 

@@ -1,6 +1,7 @@
 # Man pages and documents are listed as they are written. Documents keep their places below docdir, so that links in README.md hold.
 dist_man_MANS += \
 	%D%/man/mount.shardfuse.8 \
+	%D%/man/shardfuse-mpi.1 \
 	%D%/man/shardfuse.1 \
 	%D%/man/shardfuse.h.3
 

@@ -480,6 +480,7 @@ SF_SOURCES_TOOL = \
 	%D%/tool/progress.c \
 	%D%/tool/reshard.c \
 	%D%/tool/reshard_plan.c \
+	%D%/tool/share.c \
 	%D%/tool/stats.c \
 	%D%/tool/value_diff.c \
 	%D%/tool/warm.c \
@@ -568,5 +569,16 @@ libshardfuse_mpi_la_LIBADD = libsfmpi.la
 libshardfuse_mpi_la_LDFLAGS = $(AM_LDFLAGS) -version-info 1:0:0 -no-undefined \
 	-Wl,--version-script=$(srcdir)/%D%/mpi/libshardfuse-mpi.map
 EXTRA_libshardfuse_mpi_la_DEPENDENCIES = $(srcdir)/%D%/mpi/libshardfuse-mpi.map
+
+# The program shardfuse-mpi: verbs by the ranks of a job.
+bin_PROGRAMS += shardfuse-mpi
+shardfuse_mpi_SOURCES = %D%/ranks/main.c
+noinst_LTLIBRARIES += libsfranks.la
+libsfranks_la_SOURCES = \
+	%D%/ranks/ranks.c \
+	%D%/ranks/ranks_anew.c \
+	%D%/ranks/ranks_export.c \
+	%D%/ranks/ranks_verify.c
+shardfuse_mpi_LDADD = libsfranks.la libsfmpi.la libsf.la $(SF_LIBS) $(MPI_LIBS)
 endif
 EXTRA_DIST += %D%/mpi/libshardfuse-mpi.map

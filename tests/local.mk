@@ -126,6 +126,7 @@ TESTS_UNIT = \
 	%D%/unit/test_s3_place \
 	%D%/unit/test_s3_sign \
 	%D%/unit/test_sha256 \
+	%D%/unit/test_share \
 	%D%/unit/test_shared \
 	%D%/unit/test_turns \
 	%D%/unit/test_shared_limits \
@@ -345,7 +346,7 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 # What runs on several ranks, by mpirun; these skip themselves where it is missing.
 if HAVE_MPI
 check_PROGRAMS += %D%/mpi/mpi_comm %D%/mpi/mpi_save
-TESTS += %D%/mpi/test_comm_mpi.sh %D%/mpi/test_save_mpi.sh %D%/mpi/test_examples.sh
+TESTS += %D%/mpi/test_comm_mpi.sh %D%/mpi/test_save_mpi.sh %D%/mpi/test_examples.sh %D%/mpi/test_ranks.sh
 endif
 %C%_mpi_mpi_comm_LDADD = libsfmpi.la libsf.la $(MPI_LIBS)
 # the public libraries alone

@@ -52,6 +52,11 @@ static int missing_args(const struct sf_cmd *cmd, int have, struct sf_error *err
 	return -EINVAL;
 }
 
+static const char *program(const struct sf_cmd *cmd)
+{
+	return cmd->program ? cmd->program : "shardfuse";
+}
+
 /* A verb's own options; those that all verbs know with @all. */
 static void help_cmd(const struct sf_cmd *cmd, bool all, FILE *f)
 {
@@ -61,7 +66,7 @@ static void help_cmd(const struct sf_cmd *cmd, bool all, FILE *f)
 		width = SF_MAX(width, sf_options_width(sf_view_option_table));
 	if (all && cmd->common)
 		width = SF_MAX(width, sf_options_width(sf_common_options));
-	fprintf(f, "usage: shardfuse %s %s\n\n%c%s.\n", cmd->name, cmd->usage,
+	fprintf(f, "usage: %s %s %s\n\n%c%s.\n", program(cmd), cmd->name, cmd->usage,
 	        toupper((unsigned char)cmd->about[0]), cmd->about + 1);
 	if (cmd->options)
 		section("options", cmd->options, width, f);
@@ -75,9 +80,9 @@ static void help_cmd(const struct sf_cmd *cmd, bool all, FILE *f)
 		section("common options", sf_common_options, width, f);
 	if (!all && (cmd->view || cmd->common))
 		fprintf(f,
-		        "\nshardfuse %s --help-all also lists the options that all verbs share: "
+		        "\n%s %s --help-all also lists the options that all verbs share: "
 		        "what is shown, memory, log …%s\n",
-		        cmd->name,
+		        program(cmd), cmd->name,
 		        cmd->words ? "\nEach is also a word of -o, without its dashes." : "");
 	if (!cmd->example)
 		return;
@@ -144,8 +149,8 @@ static void help_program(const struct sf_cmd *const *more, size_t nmore, bool al
 static int usage(const struct sf_cmd *cmd, const struct sf_error *err)
 {
 	sf_cli_error(SF_EXIT_USAGE, err);
-	fprintf(stderr, "usage: shardfuse %s %s (shardfuse %s --help)\n", cmd->name, cmd->usage,
-	        cmd->name);
+	fprintf(stderr, "usage: %s %s %s (%s %s --help)\n", program(cmd), cmd->name, cmd->usage,
+	        program(cmd), cmd->name);
 	return SF_EXIT_USAGE;
 }
 

@@ -7,6 +7,7 @@
 enum { SF_EXIT_OK = 0, SF_EXIT_FAILED = 1, SF_EXIT_USAGE = 2 };
 
 struct sf_cmd {
+	const char *program; /* NULL: "shardfuse" */
 	const char *name;
 	const char *usage;   /* "SOURCE KEY… [--format npy|pt|…]" */
 	const char *about;   /* one line */
@@ -24,7 +25,8 @@ struct sf_cmd {
 };
 extern const struct sf_cmd sf_cmd_info, sf_cmd_keys, sf_cmd_ls, sf_cmd_cat, sf_cmd_get,
 	sf_cmd_export, sf_cmd_verify, sf_cmd_diff, sf_cmd_stats, sf_cmd_explain, sf_cmd_rm_keys,
-	sf_cmd_warm, sf_cmd_drop, sf_cmd_doctor, sf_cmd_find, sf_cmd_latest, sf_cmd_import, sf_cmd_reshard;
+	sf_cmd_warm, sf_cmd_drop, sf_cmd_doctor, sf_cmd_find, sf_cmd_latest, sf_cmd_import,
+	sf_cmd_reshard;
 
 /*
  * sf_cli_main - find argv[1] in the verbs (ours, then @more) and run it. "--help", "--version",

@@ -11,6 +11,7 @@
 #include "base/path.h"
 #include "catalog/view_wanted.h"
 #include "cli/cli.h"
+#include "cli/export.h"
 #include "cli/export_hf.h"
 #include "cli/old_files.h"
 #include "cli/out_list.h"
@@ -22,16 +23,9 @@
 
 enum strategy { ONE_FILE, ONE_FILE_PER_TENSOR, CHUNKS };
 
-struct export_options {
-	const char *format, *strategy;
-	bool optim, no_optim, force;
-	unsigned jobs; /* 0: one per core */
-	unsigned ranks;
-};
-
 static int parse_jobs(void *dest, const char *value, struct sf_error *err)
 {
-	struct export_options *o = dest;
+	struct sf_export_options *o = dest;
 	char *end;
 
 	errno = 0;
@@ -44,8 +38,8 @@ static int parse_jobs(void *dest, const char *value, struct sf_error *err)
 	return 0;
 }
 
-#define AT(field) offsetof(struct export_options, field)
-static const struct sf_opt options[] = {
+#define AT(field) offsetof(struct sf_export_options, field)
+const struct sf_opt sf_export_option_table[] = {
 	{ "format", 0, SF_OPT_STR, AT(format), NULL, "pt|safetensors|hf|npy|dcp",
 	  "default: from TARGET's name; *.pt gets everything, *.safetensors the model" },
 	{ "strategy", 0, SF_OPT_STR, AT(strategy), NULL, "NAME",
@@ -336,18 +330,18 @@ static void tell_left_out(const struct export *x)
 	sf_buf_release(&text);
 }
 
-static int export(struct export *x, const struct export_options *o, struct sf_error *err)
+static int export(struct export *x, const struct sf_export_options *o, struct sf_error *err)
 {
 	struct sf_write_options w = { .threads = o->jobs, .force = o->force };
 	SF_CLEANUP(sf_hf_export_release) struct sf_hf_export old = { 0 };
 	SF_FREE char *dir = NULL;
 	struct sf_hf *hf = NULL;
-	int r;
+	int r = 0;
 
 	x->entries = sf_alloc_array(x->s->catalog->n, sizeof(*x->entries));
-	if (!x->entries)
-		return sf_fail(err, -ENOMEM, "%u keys", x->s->catalog->n);
-	if (x->format == SF_OUT_HF) {
+	if (!x->entries) {
+		r = sf_fail(err, -ENOMEM, "%u keys", x->s->catalog->n);
+	} else if (x->format == SF_OUT_HF) {
 		r = sf_hf_new(x->s->catalog, &hf, err);
 		if (r >= 0)
 			r = sf_hf_export_plan(&old, hf, x->target, &x->list, &w, err);
@@ -365,18 +359,23 @@ static int export(struct export *x, const struct export_options *o, struct sf_er
 	if (r >= 0) {
 		dir = is_file_target(x) ? sf_dir_of(x->target) : strdup(x->target);
 		w.root = dir;
-		r = dir ? sf_out_write(&x->list, &w, err)
-		        : sf_fail(err, -ENOMEM, "'%s'", x->target);
+		if (!dir)
+			r = sf_fail(err, -ENOMEM, "'%s'", x->target);
 	}
+	if (x->list.share)
+		r = x->list.share->agree(r, err);
+	if (r >= 0)
+		r = sf_out_write(&x->list, &w, err);
 	sf_hf_free(hf);
 	if (r >= 0 && !x->list.quiet)
 		tell_left_out(x);
 	return r;
 }
 
-static int bad_usage(struct sf_error *err)
+/* Of ranks all have the message. */
+static int failed(const struct sf_out_share *share, int code, const struct sf_error *err)
 {
-	return sf_cli_error(SF_EXIT_USAGE, err);
+	return share && share->rank != 0 ? code : sf_cli_error(code, err);
 }
 
 /* A directory may be called anything if it is there. */
@@ -390,7 +389,7 @@ static bool contradicts(const struct export *x)
 }
 
 /* --format, or what the target's name says. */
-static int choose_format(struct export *x, const struct export_options *o, struct sf_error *err)
+static int choose_format(struct export *x, const struct sf_export_options *o, struct sf_error *err)
 {
 	int format = o->format ? -1 : named_format(x->target);
 
@@ -432,7 +431,7 @@ static int choose_strategy(struct export *x, const char *name, struct sf_error *
 }
 
 /* --optim, or what the format and --role make of it. */
-static int choose_optim(struct export *x, const struct export_options *o,
+static int choose_optim(struct export *x, const struct sf_export_options *o,
                         const struct sf_view_options *view, struct sf_error *err)
 {
 	if (o->optim && o->no_optim)
@@ -446,12 +445,15 @@ static int choose_optim(struct export *x, const struct export_options *o,
 }
 
 /* A sharded checkpoint: of everything, as .pt in one file. */
-static int export_dcp(const struct export_options *o, const struct sf_common *common, char *source,
-                      const char *target)
+static int export_dcp(const struct sf_export_options *o, const struct sf_common *common,
+                      char *source, const char *target, const struct sf_out_share *share)
 {
 	const struct sf_anew_options anew = {
 		.format = "dcp",
-		.ranks = o->ranks ? o->ranks : 1,
+		.ranks = o->ranks ? o->ranks
+		         : share  ? share->size
+		                  : 1,
+		.comm = share ? share->comm : NULL,
 		.force = o->force,
 		.no_optim = o->no_optim,
 	};
@@ -463,53 +465,80 @@ static int export_dcp(const struct export_options *o, const struct sf_common *co
 		sf_fail(&err, -EINVAL, "-j: --format dcp has a thread for each of its --ranks");
 	else if (o->optim && o->no_optim)
 		sf_fail(&err, -EINVAL, "--optim and --no-optim exclude each other");
+	else if (share && o->ranks && o->ranks != share->size)
+		sf_fail(&err, -EINVAL, "--ranks %u: the job has %u", o->ranks, share->size);
 	else
 		return sf_write_anew(common, &source, 1, target, &anew);
-	return bad_usage(&err);
+	return failed(share, SF_EXIT_USAGE, &err);
 }
 
-static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
+/* What --format, --strategy and the rest come to together. */
+static int choose(struct export *x, const struct sf_export_options *o,
+                  const struct sf_common *common, struct sf_error *err)
 {
-	const struct export_options *o = opt;
+	int r = choose_format(x, o, err);
+
+	if (r >= 0)
+		r = choose_strategy(x, o->strategy, err);
+	if (r >= 0)
+		r = choose_optim(x, o, &common->session.view, err);
+	if (r >= 0 && x->list.share && x->strategy == ONE_FILE && x->format != SF_OUT_HF &&
+	    x->format != SF_OUT_NPY)
+		r = sf_fail(err, -EINVAL,
+		            "one file is written by one process (shardfuse export): add --strategy "
+		            "chunks or one_file_per_tensor, or --format hf, npy or dcp");
+	return r;
+}
+
+int sf_export(const struct sf_export_options *o, const struct sf_common *common, char **argv,
+              const struct sf_out_share *share)
+{
 	char *source = argv[0], *target = argv[1];
 	struct sf_error err = SF_ERROR_INIT;
 	struct sf_session s;
-	struct export x = { .s = &s,
-		            .target = target,
-		            .strategy = ONE_FILE,
-		            .list = { .s = &s, .quiet = common->quiet } };
-	int r;
-	(void)argc;
+	struct export x = {
+		.s = &s,
+		.target = target,
+		.strategy = ONE_FILE,
+		.list = { .s = &s,
+		          .share = share,
+		          .quiet = common->quiet || (share && share->rank != 0) },
+	};
+	int r, open;
 
-	if (strstr(target, "://"))
-		return sf_refuse_url(target, "export");
 	if (o->format && strcmp(o->format, "dcp") == 0)
-		return export_dcp(o, common, source, target);
+		return export_dcp(o, common, source, target, share);
 	if (o->ranks) {
 		sf_fail(&err, -EINVAL, "--ranks: of --format dcp alone");
-		return bad_usage(&err);
+		return failed(share, SF_EXIT_USAGE, &err);
 	}
 	for (size_t n = strlen(target); n > 1 && target[n - 1] == '/'; x.dir = true)
 		target[--n] = '\0';
-	r = choose_format(&x, o, &err);
-	if (r >= 0)
-		r = choose_strategy(&x, o->strategy, &err);
-	if (r >= 0)
-		r = choose_optim(&x, o, &common->session.view, &err);
-	if (r < 0)
-		return bad_usage(&err);
+	if (choose(&x, o, common, &err) < 0)
+		return failed(share, SF_EXIT_USAGE, &err);
 
 	sf_interrupt_init();
-	r = sf_session_open(&s, &common->session, source, &err);
+	r = open = sf_session_open(&s, &common->session, source, &err);
+	if (share)
+		r = share->agree(r, &err);
 	if (r >= 0) {
 		x.optim |= !x.no_optim && optim_is_all(s.catalog);
 		r = export(&x, o, &err);
 		sf_out_release(&x.list);
 		sf_old_files_release(&x.old);
 		free(x.entries);
-		sf_session_close(&s);
 	}
-	return r < 0 ? sf_cli_error(SF_EXIT_FAILED, &err) : SF_EXIT_OK;
+	if (open >= 0)
+		sf_session_close(&s);
+	return r < 0 ? failed(share, SF_EXIT_FAILED, &err) : SF_EXIT_OK;
+}
+
+static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
+{
+	(void)argc;
+	if (strstr(argv[1], "://"))
+		return sf_refuse_url(argv[1], "export");
+	return sf_export(opt, common, argv, NULL);
 }
 
 const struct sf_cmd sf_cmd_export = {
@@ -519,11 +548,11 @@ const struct sf_cmd sf_cmd_export = {
 	.about = "write the views as real files",
 	.example = "shardfuse export /ckpt/step1000 model.safetensors\n  shardfuse export "
 		   "/ckpt/step1000 /models/mine --format hf --dtype bf16",
-	.options = options,
+	.options = sf_export_option_table,
 	.common = true,
 	.view = true,
 	.min_args = 2,
 	.max_args = 2,
-	.opt_size = sizeof(struct export_options),
+	.opt_size = sizeof(struct sf_export_options),
 	.run = run,
 };

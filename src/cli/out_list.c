@@ -8,6 +8,8 @@
 #include "cli/text.h"
 #include "cli/values.h"
 #include "tool/claims.h"
+#include "tool/share.h"
+#include "tool/write_check.h"
 #include "view/view_size.h"
 
 enum { TEXT_MAX = 1 << 30 }; /* of a tensor's values: SF_VALUES_MAX of them are less */
@@ -249,6 +251,59 @@ int sf_out_check_claims(const struct sf_out_list *l, struct sf_error *err)
 	return sf_claims_check(l->s, entry, n, err);
 }
 
+/* Those of the list that ranks share: weights, which are neighbours. */
+static void weights(const struct sf_out_list *l, size_t *ret_first, size_t *ret_end)
+{
+	size_t first = 0, end;
+
+	while (first < l->n && (l->item[first].bytes || l->item[first].hf))
+		first++;
+	for (end = first; end < l->n && !l->item[end].bytes && !l->item[end].hf; end++)
+		continue;
+	*ret_first = first;
+	*ret_end = end;
+}
+
+/* This rank's part of the weights. */
+static int write_part(struct sf_out_list *l, const struct sf_write_options *o, size_t first,
+                      size_t end, struct print *p, struct sf_error *err)
+{
+	SF_FREE uint64_t *bytes = sf_alloc_array(end - first, sizeof(*bytes));
+	struct sf_write_options own = *o;
+	size_t from, to;
+
+	if (!bytes)
+		return sf_fail(err, -ENOMEM, "no memory for %zu files", l->n);
+	for (size_t i = first; i < end; i++)
+		bytes[i - first] = l->file[i].least;
+	sf_share(bytes, end - first, l->share->rank, l->share->size, &from, &to);
+	own.nbefore = own.nafter = 0;
+	return sf_write_files(l->s, l->file + first + from, to - from, &own, written, p, err);
+}
+
+static int write_shared(struct sf_out_list *l, const struct sf_write_options *o, struct print *p,
+                        struct sf_error *err)
+{
+	struct sf_write_options last = *o;
+	size_t first, end;
+	int r = l->share->agree(sf_write_check(l->s, l->file, l->n, o, err), err);
+
+	weights(l, &first, &end);
+	if (end == l->n && end > first && o->set)
+		end--; /* what it replaces goes before its last file comes, and rank 0 sees to that */
+	if (r >= 0)
+		r = l->share->agree(write_part(l, o, first, end, p, err), err);
+	if (r < 0)
+		return r;
+	if (l->share->rank == 0) {
+		last.nbefore = last.nafter = 0;
+		r = sf_write_files(l->s, l->file, first, &last, written, p, err);
+		if (r >= 0)
+			r = sf_write_files(l->s, l->file + end, l->n - end, o, written, p, err);
+	}
+	return l->share->agree(r, err);
+}
+
 int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err)
 {
 	struct sf_progress progress;
@@ -256,11 +311,14 @@ int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_er
 
 	int r = sf_out_check_claims(l, err);
 
+	if (l->share)
+		r = l->share->agree(r, err);
 	if (r < 0)
 		return r;
 	o->progress = &progress;
 	sf_progress_init(&progress, l->quiet);
-	r = sf_write_files(l->s, l->file, l->n, o, written, &p, err);
+	r = l->share ? write_shared(l, o, &p, err)
+	             : sf_write_files(l->s, l->file, l->n, o, written, &p, err);
 	if (r >= 0)
 		sf_progress_summary(&progress, "wrote");
 	return r;

@@ -31,8 +31,17 @@ struct sf_out_item {
 	const struct sf_hf *hf; /* a companion of the weights instead (config.json), borrowed */
 	uint32_t companion;
 };
+struct shardfuse_comm;
+/* Where processes write one list together. */
+struct sf_out_share {
+	uint32_t rank, size;
+	const struct shardfuse_comm *comm; /* of these */
+	/* Collective: what one rank failed at all fail at, with its message. */
+	int (*agree)(int r, struct sf_error *err);
+};
 struct sf_out_list {
 	struct sf_session *s;
+	const struct sf_out_share *share; /* NULL: this process writes all of it */
 	struct sf_out_file *file;
 	struct sf_out_item *item; /* file[i].which is i */
 	size_t n, cap;
@@ -57,7 +66,8 @@ bool sf_out_holds(const struct sf_catalog *c, enum sf_out_format format, uint32_
 int sf_out_check_any(struct sf_out_list *l, struct sf_error *err);
 /* Are the tensors of the files all there? As sf_claims_check; sf_out_write asks too. */
 int sf_out_check_claims(const struct sf_out_list *l, struct sf_error *err);
-/* Writes them and prints "PATH<tab>BYTES" a line, unless quiet. Sets @o's progress. */
+/* Writes them and prints "PATH<tab>BYTES" a line, unless quiet. Sets @o's progress. Of a list that is shared each
+ * rank writes its part of the weights, and when all have, rank 0 the rest (the index, config.json). */
 int sf_out_write(struct sf_out_list *l, struct sf_write_options *o, struct sf_error *err);
 void sf_out_release(struct sf_out_list *l);
 

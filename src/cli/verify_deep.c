@@ -161,7 +161,7 @@ int sf_verify_deep(struct sf_deep *d, struct sf_error *err)
 	if (!buf)
 		return sf_fail(err, -ENOMEM, "a buffer of %d bytes", SLICE);
 	sf_progress_start(d->progress);
-	for (uint32_t i = 0; i < c->n; i++) {
+	for (uint32_t i = d->part ? d->first : 0; i < (d->part ? d->end : c->n); i++) {
 		const struct sf_entry *e = &c->entry[i];
 		struct sf_error why = SF_ERROR_INIT;
 		if (e->tensor != SF_NONE) {

@@ -11,6 +11,8 @@ struct sf_deep {
 	/* called for each defect, one at a time; key is a catalog entry */
 	void (*defect)(void *arg, uint32_t entry, const char *code, const char *text);
 	void *arg;
+	bool part; /* only the catalog's entries from @first on, up to @end */
+	uint32_t first, end;
 	uint64_t tensors, objects, bytes, checked_crcs; /* done */
 };
 /* 0 all was read (defects were reported), negative: could not go on. */

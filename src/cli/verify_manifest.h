@@ -13,7 +13,8 @@ struct sf_manifest_check {
 	struct sf_progress *progress;
 	void (*defect)(void *arg, const char *code, const char *text);
 	void *arg;
-	uint64_t files; /* checked */
+	uint32_t part, parts; /* every @parts'th file, from number @part on; 0, 0: all */
+	uint64_t files;       /* checked */
 };
 /* 0: there is none, or all of it was looked at (defects were reported); negative: could not go on. A
  * manifest that is malformed is a defect. */

@@ -81,15 +81,24 @@ static int write_all(const struct sf_session_options *given, char *const *source
 		r = open_all(s, at, source, n, &own, &open, err);
 	if (r >= 0)
 		r = sf_reshard(at, n, target, o, err);
+	else if (o->comm)
+		sf_reshard_give_up(target, o, err->msg);
 	while (open > 0)
 		sf_session_close(&s[--open]);
 	sf_io_release(&io);
 	return r;
 }
 
+/* All ranks have the message. */
+static int failed(const struct sf_anew_options *o, int code, const struct sf_error *err)
+{
+	return o->comm && o->comm->rank != 0 ? code : sf_cli_error(code, err);
+}
+
 int sf_write_anew(const struct sf_common *common, char *const *source, size_t n, const char *target,
                   const struct sf_anew_options *o)
 {
+	const bool quiet = common->quiet || (o->comm && o->comm->rank != 0);
 	struct sf_progress progress;
 	struct sf_error err = SF_ERROR_INIT;
 	const struct sf_reshard_options opt = {
@@ -98,6 +107,7 @@ int sf_write_anew(const struct sf_common *common, char *const *source, size_t n,
 		.force = o->force,
 		.no_optim = o->no_optim,
 		.memory = common->session.memory / 2,
+		.comm = o->comm,
 		.log = common->session.log,
 		.progress = &progress,
 	};
@@ -109,11 +119,11 @@ int sf_write_anew(const struct sf_common *common, char *const *source, size_t n,
 	else
 		r = sf_reshard_check(target, &opt, &err);
 	if (r < 0)
-		return sf_cli_error(SF_EXIT_USAGE, &err);
+		return failed(o, SF_EXIT_USAGE, &err);
 	sf_interrupt_init();
-	sf_progress_init(&progress, common->quiet);
+	sf_progress_init(&progress, quiet);
 	r = write_all(&common->session, source, n, target, &opt, &err);
 	if (r >= 0)
-		r = report(target, &progress, common->quiet, &err);
-	return r < 0 ? sf_cli_error(SF_EXIT_FAILED, &err) : SF_EXIT_OK;
+		r = report(target, &progress, quiet, &err);
+	return r < 0 ? failed(o, SF_EXIT_FAILED, &err) : SF_EXIT_OK;
 }

@@ -2,12 +2,16 @@
 #ifndef SF_CLI_WRITE_ANEW_H
 #define SF_CLI_WRITE_ANEW_H
 
+#include "shardfuse_save.h"
 #include "tool/common.h"
 
 struct sf_anew_options {
 	const char *format; /* NULL: dcp */
 	unsigned ranks;
 	bool force, no_optim; /* no_optim: without the optimizer's groups */
+	/* This process is one rank of these, which do it together (tool/reshard.h): rank 0 alone prints.
+	 * NULL: it is alone. */
+	const struct shardfuse_comm *comm;
 };
 
 /* What the sources show is written as one sharded checkpoint. Prints "TARGET<tab>BYTES", unless quiet.

@@ -29,6 +29,8 @@ enum {
 	STAGING_LEAST = 65536,  /* bytes of a rank's buffer */
 	INDEX_MAX = 1 << 20,    /* of a list: torch makes all elements below it, too */
 	COMM_MS = 86400 * 1000, /* ranks are threads: none goes away */
+	OTHERS_MS =
+		600 * 1000, /* ranks that open the sources by themselves, some later than others */
 };
 
 /* A key. */
@@ -46,7 +48,7 @@ struct piece {
 
 struct rank {
 	struct reshard *x;
-	struct shardfuse_comm comm;
+	struct shardfuse_comm comm; /* of a thread */
 	struct shardfuse_save *save;
 	struct sf_arena pieces;
 	pthread_t thread;
@@ -61,7 +63,8 @@ struct reshard {
 	struct sf_reshard_cut *cut; /* of each item */
 	size_t n, cap;
 	uint64_t bytes;
-	struct rank *rank;
+	struct rank *rank; /* those of this process: numbers first … first + nranks - 1 */
+	uint32_t first, nranks;
 	struct shardfuse_save_step *step; /* of one item */
 	size_t nsteps;
 	_Atomic bool stop; /* a signal came */
@@ -298,6 +301,12 @@ static int take_path(struct reshard *x, const struct sf_entry *e, struct sf_aren
 	return r;
 }
 
+/* NULL: it is another process's. */
+static struct rank *rank_here(const struct reshard *x, uint32_t rank)
+{
+	return rank >= x->first && rank - x->first < x->nranks ? &x->rank[rank - x->first] : NULL;
+}
+
 static int add_object(struct reshard *x, struct rank *rank, const struct item *it,
                       struct sf_error *err)
 {
@@ -374,12 +383,13 @@ static int add_item(struct reshard *x, size_t i, struct sf_arena *scratch, struc
 	if (r < 0)
 		return name_of_failure(it, r, err);
 	if (!tensor_of(it))
-		return add_object(x, &x->rank[c->first], it, err);
+		return rank_here(x, c->first) ? add_object(x, rank_here(x, c->first), it, err) : 0;
 	for (uint32_t k = 0; k < (c->step ? ranks : 1) && r >= 0; k++) {
 		uint32_t rank = (uint32_t)(((uint64_t)c->first + k) % ranks);
 		if (!sf_reshard_rows(c, rank, ranks, &at, &rows))
 			break;
-		r = add_tensor(x, &x->rank[rank], it, at, rows, err);
+		if (rank_here(x, rank))
+			r = add_tensor(x, rank_here(x, rank), it, at, rows, err);
 	}
 	return r;
 }
@@ -397,8 +407,8 @@ static struct shardfuse_save_options save_options(const struct sf_reshard_option
 
 	opt.format = o->format;
 	opt.overwrite = o->force ? SHARDFUSE_REPLACE : SHARDFUSE_REFUSE;
-	opt.staging = o->memory / o->ranks;
-	opt.timeout_ms = COMM_MS;
+	opt.staging = o->memory / (o->comm ? 1 : o->ranks);
+	opt.timeout_ms = o->comm ? OTHERS_MS : COMM_MS;
 	opt.write_timeout_ms = COMM_MS;
 	if (o->log) {
 		opt.log = log_line;
@@ -410,6 +420,7 @@ static struct shardfuse_save_options save_options(const struct sf_reshard_option
 int sf_reshard_check(const char *target, const struct sf_reshard_options *o, struct sf_error *err)
 {
 	const struct shardfuse_save_options opt = save_options(o);
+	const uint32_t here = o->comm ? 1 : o->ranks;
 	struct shardfuse_error why = { "" };
 	struct shardfuse_save *s;
 	int r;
@@ -418,9 +429,8 @@ int sf_reshard_check(const char *target, const struct sf_reshard_options *o, str
 		return sf_fail(err, -EINVAL, "%u ranks: 1 to %u", o->ranks, SF_RESHARD_RANKS_MAX);
 	if (opt.staging < STAGING_LEAST)
 		return sf_fail(err, -EINVAL,
-		               "%u ranks need a --memory of %u KiB at least: %u KiB for each",
-		               o->ranks, o->ranks * 2 * (STAGING_LEAST / 1024),
-		               2 * (STAGING_LEAST / 1024));
+		               "%u ranks need a --memory of %u KiB at least: %u KiB for each", here,
+		               here * 2 * (STAGING_LEAST / 1024), 2 * (STAGING_LEAST / 1024));
 	r = shardfuse_save_begin(target, &opt, NULL, &s, &why);
 	if (r < 0)
 		return sf_fail(err, r, "%s", why.msg);
@@ -428,25 +438,44 @@ int sf_reshard_check(const char *target, const struct sf_reshard_options *o, str
 	return 0;
 }
 
+/* Communicators of all ranks here. */
+static int connect(struct reshard *x, struct sf_error *err)
+{
+	const struct shardfuse_comm *outer = x->o->comm;
+	const uint32_t n = outer ? 1 : x->o->ranks;
+	SF_FREE struct shardfuse_comm *comm = sf_alloc_array(n, sizeof(*comm));
+	struct shardfuse_error why = { "" };
+	int r = 0;
+
+	x->rank = calloc(n, sizeof(*x->rank));
+	if (!comm || !x->rank)
+		return sf_fail(err, -ENOMEM, "no memory for %u ranks", n);
+	if (!outer)
+		r = shardfuse_comm_threads(n, comm, &why);
+	if (r < 0)
+		return sf_fail(err, r, "%u ranks: %s", n, why.msg);
+	x->nranks = n;
+	x->first = outer ? outer->rank : 0;
+	for (uint32_t i = 0; i < n; i++) {
+		x->rank[i].x = x;
+		if (!outer)
+			x->rank[i].comm = comm[i];
+	}
+	return 0;
+}
+
 static int begin_ranks(struct reshard *x, struct sf_error *err)
 {
 	const struct shardfuse_save_options opt = save_options(x->o);
-	const uint32_t n = x->o->ranks;
-	SF_FREE struct shardfuse_comm *comm = sf_alloc_array(n, sizeof(*comm));
 	struct shardfuse_error why = { "" };
-	int r = -ENOMEM;
+	int r = connect(x, err);
 
-	x->rank = calloc(n, sizeof(*x->rank));
-	if (comm && x->rank)
-		r = shardfuse_comm_threads(n, comm, &why);
 	if (r < 0)
-		return sf_fail(err, r, "no memory for %u ranks", n);
-	for (uint32_t i = 0; i < n; i++) {
-		x->rank[i].x = x;
-		x->rank[i].comm = comm[i];
-	}
-	for (uint32_t i = 0; i < n && r >= 0; i++)
-		r = shardfuse_save_begin(x->target, &opt, &x->rank[i].comm, &x->rank[i].save, &why);
+		return r;
+	for (uint32_t i = 0; i < x->nranks && r >= 0; i++)
+		r = shardfuse_save_begin(x->target, &opt,
+		                         x->o->comm ? x->o->comm : &x->rank[i].comm,
+		                         &x->rank[i].save, &why);
 	return r < 0 ? sf_fail(err, r, "%s", why.msg) : 0;
 }
 
@@ -485,6 +514,11 @@ static int commit_all(struct reshard *x, struct sf_error *err)
 	uint32_t n = 0;
 	int r = 0;
 
+	if (x->o->comm) { /* this thread may be the only one that may communicate */
+		x->locked.go = 1;
+		run(&x->rank[0]);
+		return x->rank[0].r < 0 ? sf_fail(err, x->rank[0].r, "%s", x->rank[0].err.msg) : 0;
+	}
 	while (n < x->o->ranks && r >= 0) {
 		r = sf_thread_start(&x->rank[n].thread, run, &x->rank[n]);
 		n += r >= 0;
@@ -506,12 +540,54 @@ static int commit_all(struct reshard *x, struct sf_error *err)
 
 static void end_ranks(struct reshard *x)
 {
-	for (uint32_t i = 0; x->rank && i < x->o->ranks; i++) {
+	for (uint32_t i = 0; i < x->nranks; i++) {
 		shardfuse_save_free(x->rank[i].save);
-		shardfuse_comm_free(&x->rank[i].comm);
+		if (!x->o->comm)
+			shardfuse_comm_free(&x->rank[i].comm);
 		sf_arena_release(&x->rank[i].pieces);
 	}
 	free(x->rank);
+}
+
+/* All that this process has to do before it commits. */
+static int prepare(struct reshard *x, struct sf_session *const *source, size_t nsources,
+                   struct sf_error *err)
+{
+	int r = 0;
+
+	for (size_t i = 0; i < nsources && r >= 0; i++)
+		r = sf_apart_check(source[i], x->target, err);
+	if (r >= 0)
+		r = take_all(x, source, nsources, err);
+	if (r >= 0)
+		r = check_room(x, err);
+	return r;
+}
+
+void sf_reshard_give_up(const char *target, const struct sf_reshard_options *o, const char *why)
+{
+	const struct shardfuse_save_options opt = save_options(o);
+	struct shardfuse_error err = { "" };
+	struct shardfuse_save *s;
+
+	/* cannot begin, nor can they: the options are the same */
+	if (shardfuse_save_begin(target, &opt, o->comm, &s, &err) < 0)
+		return;
+	(void)shardfuse_save_abort(s, why, &err);
+	shardfuse_save_free(s);
+}
+
+/* That this process failed before it could commit. */
+static void tell_others(struct reshard *x, const char *why)
+{
+	struct shardfuse_error err = { "" };
+
+	if (!x->o->comm)
+		return;
+	if (x->nranks && x->rank[0].save)
+		(void)shardfuse_save_abort(x->rank[0].save, why, &err);
+	else
+		sf_reshard_give_up(x->target, x->o, why);
 }
 
 static int write_all(struct reshard *x, struct sf_error *err)
@@ -526,6 +602,8 @@ static int write_all(struct reshard *x, struct sf_error *err)
 		r = add_all(x, err);
 	if (r >= 0)
 		r = commit_all(x, err);
+	else
+		tell_others(x, err->msg);
 	sf_progress_end(x->o->progress);
 	end_ranks(x);
 	sf_interrupt_release();
@@ -541,14 +619,13 @@ int sf_reshard(struct sf_session *const *source, size_t nsources, const char *ta
 		                         .c = PTHREAD_COND_INITIALIZER } };
 	int r = sf_reshard_check(target, o, err);
 
-	for (size_t i = 0; i < nsources && r >= 0; i++)
-		r = sf_apart_check(source[i], target, err);
-	if (r >= 0)
-		r = take_all(&x, source, nsources, err);
-	if (r >= 0)
-		r = check_room(&x, err);
-	if (r >= 0)
-		r = write_all(&x, err);
+	if (r >= 0) {
+		r = prepare(&x, source, nsources, err);
+		if (r >= 0)
+			r = write_all(&x, err);
+		else
+			tell_others(&x, err->msg);
+	}
 	free(x.step);
 	free(x.item);
 	free(x.cut);
