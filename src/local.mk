@@ -205,6 +205,7 @@ SF_SOURCES_CKPT = \
 	%D%/ckpt/ckpt_group.c \
 	%D%/ckpt/ckpt_order.c \
 	%D%/ckpt/ckpt_shared.c \
+	%D%/ckpt/join_rules.c \
 	%D%/ckpt/place.c
 
 SF_SOURCES_FORMAT = \
@@ -266,7 +267,6 @@ SF_SOURCES_FORMAT = \
 	%D%/format/megatron/megatron_legacy.c \
 	%D%/format/megatron/megatron_names.c \
 	%D%/format/megatron/megatron_ranks.c \
-	%D%/format/megatron/megatron_rules.c \
 	%D%/format/megatron/megatron_zarr.c \
 	%D%/format/olmo/format_olmo.c \
 	%D%/format/olmo/olmo_core.c \
@@ -338,6 +338,7 @@ SF_SOURCES_CATALOG = \
 	%D%/catalog/catalog.c \
 	%D%/catalog/catalog_group.c \
 	%D%/catalog/catalog_map.c \
+	%D%/catalog/catalog_slice.c \
 	%D%/catalog/entry_name.c \
 	%D%/catalog/key_index.c \
 	%D%/catalog/key_match.c \
@@ -378,6 +379,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/view_npy.c \
 	%D%/view/view_raw.c \
 	%D%/view/run_text.c \
+	%D%/view/slices_text.c \
 	%D%/view/view_readme.c \
 	%D%/view/view_value_json.c
 
@@ -395,6 +397,7 @@ SF_SOURCES_TREE = \
 	%D%/tree/tree_root.c \
 	%D%/tree/tree_run.c \
 	%D%/tree/tree_shards.c \
+	%D%/tree/tree_slices.c \
 	%D%/tree/tree_state.c \
 	%D%/tree/tree_totals.c \
 	%D%/tree/tree_xattr.c
@@ -436,7 +439,6 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_stage_fill.c \
 	%D%/save/save_target.c \
 	%D%/save/save_target_check.c \
-	%D%/save/save_target_dir.c \
 	%D%/save/save_target_file.c \
 	%D%/save/save_target_marker.c \
 	%D%/save/save_target_remove.c \

@@ -3,7 +3,6 @@
 TESTS_UNIT = \
 	%D%/unit/test_atomic_file \
 	%D%/unit/test_megatron_names \
-	%D%/unit/test_megatron_rules \
 	%D%/unit/test_mem \
 	%D%/unit/test_arena \
 	%D%/unit/test_aws_chain \
@@ -54,6 +53,7 @@ TESTS_UNIT = \
 	%D%/unit/test_iov \
 	%D%/unit/test_item_cache \
 	%D%/unit/test_item_turn \
+	%D%/unit/test_join_rules \
 	%D%/unit/test_json \
 	%D%/unit/test_facts \
 	%D%/unit/test_library \
@@ -161,6 +161,7 @@ TESTS_UNIT = \
 	%D%/unit/test_tree_cache \
 	%D%/unit/test_tree_links \
 	%D%/unit/test_tree_random \
+	%D%/unit/test_tree_slices \
 	%D%/unit/test_value_class \
 	%D%/unit/test_value_diff \
 	%D%/unit/test_value_json \

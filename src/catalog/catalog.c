@@ -8,6 +8,7 @@
 #include "base/path.h"
 #include "catalog/catalog_group.h"
 #include "catalog/catalog_map.h"
+#include "catalog/catalog_slice.h"
 #include "catalog/entry_name.h"
 #include "catalog/key_near.h"
 #include "catalog/view_wanted.h"
@@ -312,7 +313,9 @@ static int make(struct sf_catalog *c, struct sf_error *err)
 	r = sf_catalog_groups(c, entry);
 	if (r >= 0)
 		r = sort_by_path(c);
-	return r < 0 ? sf_fail(err, r, "no memory for %" PRIu32 " keys", c->n) : 0;
+	if (r < 0)
+		return sf_fail(err, r, "no memory for %" PRIu32 " keys", c->n);
+	return c->opt->slice_tp ? sf_slices_new(c, err) : 0;
 }
 
 int sf_catalog_new(const struct sf_ckpt *ckpt, const struct sf_view_options *opt,

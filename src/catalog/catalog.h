@@ -33,6 +33,7 @@ struct sf_cat_group {
 	                      file, stem a symlink to it */
 	uint32_t first, n; /* entries: by_group[first .. first+n), stored order */
 };
+struct sf_slices;
 struct sf_catalog {
 	struct sf_arena arena;
 	const struct sf_ckpt *ckpt;
@@ -46,12 +47,14 @@ struct sf_catalog {
 	const struct sf_cat_group *group;
 	uint32_t ngroups;
 	int32_t model_group, optim_group; /* index or -1 */
+	const struct sf_slices *slices;   /* catalog_slice.h; NULL: none are asked for */
 	struct sf_map names;              /* shown name -> entry */
 	struct sf_map long_names;         /* the 16 digits that end a name which was cut -> entry:
 	                                     sf_catalog_find_cut */
 };
 
-/* Errors: -EINVAL a pattern that matches nothing, or two keys mapped to one name (both named).
+/* Errors: -EINVAL a pattern that matches nothing, two keys mapped to one name (both named), or a tensor
+ * that cannot be sliced as asked.
  * Cost: O(n log n). */
 int sf_catalog_new(const struct sf_ckpt *ckpt, const struct sf_view_options *opt,
                    struct sf_catalog **ret, struct sf_error *err);

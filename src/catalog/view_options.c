@@ -1,8 +1,10 @@
 #include "config.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "base/mem.h"
+#include "catalog/catalog_slice.h"
 #include "catalog/view_wanted.h"
 
 void sf_view_options_init(struct sf_view_options *o)
@@ -34,6 +36,19 @@ int sf_view_cast_parse(const char *word, enum sf_dtype *ret, struct sf_error *er
 			return 0;
 		}
 	return sf_fail(err, -EINVAL, "'%s' is not one of bf16, fp16, fp32", word);
+}
+
+int sf_view_slice_parse(const char *word, uint32_t *ret, struct sf_error *err)
+{
+	const char *digits = strncmp(word, "tp:", 3) == 0 ? word + 3 : "";
+	const size_t len = strlen(digits);
+	const unsigned long n = strtoul(len <= 4 ? digits : "0", NULL, 10);
+
+	if (strspn(digits, "0123456789") != len || !n || n > SF_SLICE_RANKS_MAX)
+		return sf_fail(err, -EINVAL, "'%s' is not tp:N, N from 1 to %d", word,
+		               SF_SLICE_RANKS_MAX);
+	*ret = (uint32_t)n;
+	return 0;
 }
 
 int sf_view_role_parse(const char *word, int *ret, struct sf_error *err)

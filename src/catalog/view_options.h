@@ -53,15 +53,20 @@ struct sf_view_options {
 	const char *hf_files_found;
 	struct sf_store *hf_store;
 	const char *hf_why;
+	uint32_t slice_tp; /* slices for so many tensor-parallel ranks; 0: none */
+	/* rules for how tensors are cut (ckpt/join_rules.h), checked text; NULL: the built-in ones */
+	const char *join_rules;
 	struct sf_strs views; /* names of the views wanted, none = all */
 };
 /* The names of views, for messages and --help: in the order of the manual, @sep between them. */
 #define SF_VIEW_NAMES(sep)                                                                      \
 	"checkpoint" sep "groups" sep "hf" sep "state" sep "npy" sep "pt" sep "safetensors" sep \
-	"shards"
+	"shards" sep "slices"
 void sf_view_options_init(struct sf_view_options *o);
 /* What may be cast to, by the words of --dtype. -EINVAL. */
 int sf_view_cast_parse(const char *word, enum sf_dtype *ret, struct sf_error *err);
+/* What to slice for: "tp:N". -EINVAL. */
+int sf_view_slice_parse(const char *word, uint32_t *ret, struct sf_error *err);
 /* The words of --role. -EINVAL. */
 int sf_view_role_parse(const char *word, int *ret, struct sf_error *err);
 

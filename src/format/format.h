@@ -13,7 +13,7 @@ struct sf_load_options {
 	 * without a look at them. NULL: it fails with what to type instead. */
 	bool *ret_run;
 	/* --join-rules: the text of rules for tensor-parallel pieces, which were checked
-	 * (megatron/megatron_rules.h); NULL: those that are built in */
+	 * (ckpt/join_rules.h); NULL: those that are built in */
 	const char *join_rules;
 };
 

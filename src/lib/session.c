@@ -43,6 +43,7 @@ static int begin(struct sf_session *s, const struct sf_session_options *opt, str
 	int r = 0;
 
 	*s = (struct sf_session){ .opt = opt, .view = opt->view, .io = opt->io };
+	s->view.join_rules = opt->join_rules;
 	if (!s->io) {
 		r = sf_session_io(&s->own_io, opt, err);
 		s->io = &s->own_io; /* it is there for good: sessions are not moved */

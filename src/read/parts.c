@@ -115,6 +115,29 @@ int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t 
 	return sf_parts_add(p, part);
 }
 
+int sf_parts_runs(struct sf_parts *p, uint32_t tensor, const struct sf_read_runs *runs,
+                  uint64_t off, uint64_t len, enum sf_dtype cast)
+{
+	const struct sf_ckpt *ckpt = p->op->r->ckpt;
+	uint64_t elem, run, bytes;
+	int r = 0;
+
+	if (tensor >= ckpt->ntensors)
+		return -ERANGE;
+	elem = sf_dtype_info(cast ? cast : (enum sf_dtype)ckpt->tensor[tensor].dtype)->bytes;
+	if (!sf_mul(runs->run, elem, &run) || !sf_mul(run, runs->count, &bytes) || off > bytes ||
+	    len > bytes - off)
+		return -ERANGE;
+	while (len && r >= 0) {
+		const uint64_t in = off % run, n = SF_MIN(run - in, len);
+		r = sf_parts_tensor(p, tensor, (runs->first + off / run * runs->step) * elem + in,
+		                    n, cast);
+		off += n;
+		len -= n;
+	}
+	return r;
+}
+
 int sf_parts_listed(struct sf_parts *p, uint32_t listed, uint64_t off, uint64_t len)
 {
 	if (listed >= p->op->r->ckpt->nlisting)

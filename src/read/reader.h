@@ -34,6 +34,18 @@ int sf_parts_bytes(struct sf_parts *p, const void *at, uint64_t len);
 int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t len,
                     enum sf_dtype cast);
 /*
+ * sf_parts_runs - bytes [off, off+len) of some of a tensor's elements, put side by side: in the
+ * tensor's dense row-major order those from first + i * step on, run of them, for i < count.
+ *
+ * @off and @len count bytes of the cast dtype where there is one. run is not 0.
+ * Cost: a part a run.
+ */
+struct sf_read_runs {
+	uint64_t first, run, step, count; /* elements */
+};
+int sf_parts_runs(struct sf_parts *p, uint32_t tensor, const struct sf_read_runs *runs,
+                  uint64_t off, uint64_t len, enum sf_dtype cast);
+/*
  * sf_parts_box - elements [origin, origin + extent) of a tensor to places of the caller's.
  *
  * Element (i0, …) of the box goes to @at + sum(i * stride). A read that has boxes has nothing else,

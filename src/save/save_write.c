@@ -160,7 +160,8 @@ static int write_file(struct sf_write_file *f, struct sf_error *err)
 		r = write_through(f, err);
 	if (r >= 0)
 		r = sf_write_close(f, err);
-	sf_target_file_drop(SF_STEAL(f->out));
+	if (f->fd >= 0)
+		close(f->fd);
 	sf_sha256_drop(SF_STEAL(f->sha));
 	return r;
 }
@@ -278,6 +279,7 @@ static int files_init(struct sf_shard_write *w, struct sf_error *err)
 		struct sf_write_file *f = &w->file[i];
 		f->w = w;
 		f->number = i;
+		f->fd = -1;
 		if (f->n > 0)
 			r = file_init(f, err);
 	}

@@ -16,7 +16,7 @@
 #include "store/guard.h"
 #include "tool/common.h"
 #include "catalog/map_file.h"
-#include "format/megatron/megatron_rules.h"
+#include "ckpt/join_rules.h"
 #include "tool/progress.h"
 
 #define FILES_WANTED 65536
@@ -49,7 +49,7 @@ static int parse_cache_size(void *dest, const char *value, struct sf_error *err)
 static int parse_join_rules(void *dest, const char *value, struct sf_error *err)
 {
 	struct sf_common *o = dest;
-	struct megatron_rules rules = { .n = 0 };
+	struct sf_join_rules rules = { .n = 0 };
 	FILE *f = fopen(value, "re");
 	char *text = calloc(1, JOIN_RULES_MAX + 2);
 	int r = 0;
@@ -66,13 +66,13 @@ static int parse_join_rules(void *dest, const char *value, struct sf_error *err)
 			r = sf_fail(err, -EINVAL, "--join-rules %s: more than %d bytes, or no text",
 			            value, JOIN_RULES_MAX);
 		else
-			r = megatron_rules_parse(text, len, &rules, err);
+			r = sf_join_rules_parse(text, len, &rules, err);
 		if (r < 0)
 			sf_fail_ctx(err, r, "--join-rules %s", value);
 	}
 	if (f)
 		fclose(f);
-	megatron_rules_release(&rules);
+	sf_join_rules_release(&rules);
 	if (r >= 0) {
 		free(o->join_rules);
 		o->session.join_rules = o->join_rules = text;
@@ -96,7 +96,7 @@ const struct sf_opt sf_common_options[] = {
 	{ "complete", 0, SF_OPT_FLAG, SESSION(complete), NULL, NULL,
 	  "refuse a damaged checkpoint" },
 	{ "join-rules", 0, SF_OPT_CALL, 0, parse_join_rules, "FILE",
-	  "how Megatron's legacy tensor-parallel pieces are joined, by name" },
+	  "how tensor-parallel pieces are joined (Megatron's legacy) and cut (slice), by name" },
 	{ "endpoint-url", 0, SF_OPT_STR, SESSION(store.endpoint_url), NULL, "URL",
 	  "s3, gs: the server to ask instead of the provider's" },
 	{ "region", 0, SF_OPT_STR, SESSION(store.region), NULL, "NAME", "s3: the bucket's region" },
@@ -127,6 +127,11 @@ const struct sf_opt sf_common_options[] = {
 static int parse_dtype(void *dest, const char *value, struct sf_error *err)
 {
 	return sf_view_cast_parse(value, &((struct sf_view_options *)dest)->dtype, err);
+}
+
+static int parse_slice(void *dest, const char *value, struct sf_error *err)
+{
+	return sf_view_slice_parse(value, &((struct sf_view_options *)dest)->slice_tp, err);
 }
 
 static int parse_role(void *dest, const char *value, struct sf_error *err)
@@ -247,6 +252,8 @@ const struct sf_opt sf_view_option_table[] = {
 	  "hf: remove wrapper components such as _orig_mod (default yes)" },
 	{ "hf-files", 0, SF_OPT_CALL, 0, parse_hf_files, "DIR",
 	  "hf: where config.json and the tokenizer are" },
+	{ "slice", 0, SF_OPT_CALL, 0, parse_slice, "tp:N",
+	  "slices/tpN: the model cut for N tensor-parallel ranks" },
 	{ "views", 0, SF_OPT_LIST, VIEW(views), NULL, "NAME,…",
 	  "show only these: " SF_VIEW_NAMES(", ") },
 	{ 0 },

@@ -27,6 +27,8 @@ static const struct sf_kind *const kinds[SF_T_NKINDS] = {
 	[SF_T_RUN_FILE] = &sf_kind_run_file,
 	[SF_T_RUN_STEP] = &sf_kind_run_step,
 	[SF_T_RUN_LATEST] = &sf_kind_run_latest,
+	[SF_T_SLICES] = &sf_kind_slices,
+	[SF_T_SLICES_FILE] = &sf_kind_slices_file,
 };
 
 static bool never(const struct sf_tree *t, sf_node n)

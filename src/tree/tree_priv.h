@@ -37,6 +37,8 @@ enum sf_tree_kind {
 	SF_T_RUN_FILE, /* of a run directory's root */
 	SF_T_RUN_STEP, /* a directory there, as its parent shows it */
 	SF_T_RUN_LATEST, /* the link to that step: a node each, for the kernel keeps what a link says */
+	SF_T_SLICES,     /* depth: 0 slices/, 1 tpN/, 2 rankR/, whose index is R */
+	SF_T_SLICES_FILE, /* index: the rank */
 	SF_T_NKINDS
 };
 /* directories below state/ or shards/: what lies deeper has no path that the kernel would take */
@@ -100,7 +102,8 @@ struct sf_tree {
 	/* Sizes that cost something, plus one, once known; 0 before. Two per entry: info.json or
 	 * value.json, .pt. */
 	_Atomic uint64_t *entry_size, *hf_size;
-	_Atomic uint64_t nfiles; /* sf_tree_totals, plus one; 0: not counted yet */
+	_Atomic uint64_t slice_size; /* of a rank's file */
+	_Atomic uint64_t nfiles;     /* sf_tree_totals, plus one; 0: not counted yet */
 	struct {
 		pthread_mutex_t m;
 		struct sf_cached **bucket; /* files made, by node */
@@ -152,6 +155,7 @@ extern const struct sf_kind sf_kind_npy_file, sf_kind_pt_file, sf_kind_safetenso
 extern const struct sf_kind sf_kind_shards, sf_kind_shards_file;   /* tree_shards.c */
 extern const struct sf_kind sf_kind_control, sf_kind_control_file; /* tree_live.c */
 extern const struct sf_kind sf_kind_run_file, sf_kind_run_step, sf_kind_run_latest; /* tree_run.c */
+extern const struct sf_kind sf_kind_slices, sf_kind_slices_file; /* tree_slices.c */
 /* tree_kinds.c: of a number whatever it is; what is none of ours has a kind that is never valid. */
 const struct sf_kind *sf_kind_of(sf_node n);
 

@@ -86,6 +86,7 @@ int sf_root_make(struct sf_tree *t, struct sf_error *err)
 		{ "pt", "pt", SF_T_PT },
 		{ "safetensors", "safetensors", SF_T_SAFETENSORS },
 		{ "shards", "shards", SF_T_SHARDS },
+		{ "slices", "slices", SF_T_SLICES },
 	};
 	const struct sf_view_options *o = t->c->opt;
 	int r;
@@ -105,7 +106,8 @@ int sf_root_make(struct sf_tree *t, struct sf_error *err)
 	if (r >= 0 && sf_view_wanted(o, "groups"))
 		r = add_groups(t);
 	for (size_t i = 0; i < SF_ARRAY_LEN(dirs) && r >= 0; i++)
-		if (sf_view_wanted(o, dirs[i].view) && (dirs[i].kind != SF_T_HF || t->hf))
+		if (sf_view_wanted(o, dirs[i].view) && (dirs[i].kind != SF_T_HF || t->hf) &&
+		    (dirs[i].kind != SF_T_SLICES || t->c->slices))
 			r = add_dir(t, dirs[i].name, dirs[i].kind);
 	if (r >= 0)
 		r = add_dir(t, ".shardfuse", SF_T_CONTROL);

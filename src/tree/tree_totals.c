@@ -1,5 +1,6 @@
 #include "config.h"
 
+#include "catalog/catalog_slice.h"
 #include "catalog/view_wanted.h"
 #include "tree/tree_priv.h"
 
@@ -26,6 +27,8 @@ static uint64_t count_files(const struct sf_tree *t)
 		n += sf_hf_nfiles(t) - (t->hf_same != SF_NONE);
 	if (sf_view_wanted(t->c->opt, "shards"))
 		n += t->nshown;
+	if (t->c->slices && sf_view_wanted(t->c->opt, "slices"))
+		n += t->c->slices->ranks;
 	for (uint32_t i = 0; i < t->c->n; i++)
 		n += nfiles_of_entry(t, i);
 	return n;

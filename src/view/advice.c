@@ -13,6 +13,7 @@
 #include "parse/pickle_write.h"
 #include "value/object.h"
 #include "view/advice.h"
+#include "view/slices_text.h"
 #include "view/view.h"
 
 struct look {
@@ -264,6 +265,9 @@ void sf_advice_put(struct sf_buf *out, const struct sf_advice *a, enum sf_advice
 	case SF_ADVICE_HF:
 		if (sf_view_wanted(o, "hf"))
 			put_hf(out, a, indent);
+		break;
+	case SF_ADVICE_SLICES:
+		sf_slices_text(out, a->c, indent);
 		break;
 	case SF_ADVICE_TENSOR:
 		put_tensor(out, a, indent);

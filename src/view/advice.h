@@ -34,7 +34,13 @@ void sf_advice_release(struct sf_advice *a);
 
 /* One line for each view of a part that is there, MNT standing for the mountpoint, behind
  * @indent. */
-enum sf_advice_part { SF_ADVICE_WHOLE, SF_ADVICE_GROUPS, SF_ADVICE_HF, SF_ADVICE_TENSOR };
+enum sf_advice_part {
+	SF_ADVICE_WHOLE,
+	SF_ADVICE_GROUPS,
+	SF_ADVICE_HF,
+	SF_ADVICE_SLICES,
+	SF_ADVICE_TENSOR
+};
 void sf_advice_put(struct sf_buf *out, const struct sf_advice *a, enum sf_advice_part part,
                    const char *indent);
 /* What to do about refused classes, if there are any: the safe way first. */

@@ -10,6 +10,7 @@
 #include "view/damage.h"
 #include "view/entry_json.h"
 #include "view/facts.h"
+#include "view/slices_text.h"
 
 static void put_str(struct sf_buf *out, const char *name, const char *s, size_t len)
 {
@@ -201,6 +202,11 @@ void sf_ckpt_json(struct sf_buf *out, const struct sf_catalog *c)
 	sf_buf_str(out, ",\n ");
 	put_damage(out, c);
 	sf_buf_str(out, ",\n ");
+	if (c->slices) {
+		sf_buf_str(out, "\"slices\": ");
+		sf_slices_json(out, c);
+		sf_buf_str(out, ",\n ");
+	}
 	put_content(out, k->content_metadata);
 	sf_buf_str(out, "}\n");
 }

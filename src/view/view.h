@@ -5,6 +5,7 @@
 #include "catalog/catalog.h"
 #include "view/vfile.h"
 
+struct sf_slice_cut;
 /* Which entries a file holds, and under which names. */
 struct sf_selection {
 	const uint32_t *entry; /* catalog entries, in the order they are shown; borrowed for the
@@ -16,6 +17,9 @@ struct sf_selection {
 	const uint32_t *name_lens; /* their bytes: a name may hold NULs */
 	bool flat;                 /* .pt: {name: tensor} instead of the nested state dict (export
 	                              one_file_per_tensor, chunks, get) */
+	/* safetensors: of each entry what this rank has (catalog/catalog_slice.h); NULL: all of it */
+	const struct sf_slice_cut *cut;
+	uint32_t rank, ranks;
 	bool bare; /* .pt of one entry: the value itself, not a dict (pt/KEY.pt, tensor.pt,
 	              value.pt) */
 };

@@ -172,6 +172,7 @@ static int prepare(struct sf_vfile *f, struct sf_error *err)
 		put_section(d, &a, "Parts of it", SF_ADVICE_GROUPS);
 		put_refused(d, &a);
 		put_section(d, &a, "For transformers", SF_ADVICE_HF);
+		put_section(d, &a, "For tensor-parallel ranks, a file each", SF_ADVICE_SLICES);
 		put_section(d, &a, "One tensor", SF_ADVICE_TENSOR);
 		put_about_npy(d);
 		put_handling(d);

@@ -425,13 +425,13 @@ def lacks_zstd():
 OTHER_FAMILIES = ("deepspeed-*/*", "megatron/*", "olmo/*", "rankfiles-*/*", "composer-*/mono", "composer-*/packed")
 
 
-def cases(glob="*"):
-    """(name, ckpt path, expect.json) of every case of DCP's kind that this build can read."""
+def cases(glob="*", others=False):
+    """(name, ckpt path, expect.json) of every case of DCP's kind that this build can read; of the other families' too."""
     for folder in sorted(os.listdir(DATA)):
         base = os.path.join(DATA, folder)
         for c in sorted(os.listdir(base)) if os.path.isdir(base) else []:
             name, d = f"{folder}/{c}", os.path.join(base, c)
-            if any(fnmatch.fnmatch(name, g) for g in OTHER_FAMILIES):
+            if not others and any(fnmatch.fnmatch(name, g) for g in OTHER_FAMILIES):
                 continue
             if os.path.exists(f"{d}/expect.json") and fnmatch.fnmatch(name, glob) and fnmatch.fnmatch(name, ONLY):
                 if "zstd" in c and lacks_zstd():
@@ -442,7 +442,7 @@ def cases(glob="*"):
 
 
 def case(name):
-    for n, ckpt, exp in cases(name):
+    for n, ckpt, exp in cases(name, others=True):
         return ckpt, exp
     skip_all(f"no case {name} in {DATA}")
 

@@ -38,7 +38,7 @@ SF_VEC(params, struct param);
 
 struct join {
 	const struct megatron_ranks *ranks;
-	const struct megatron_rules *rules;
+	const struct sf_join_rules *rules;
 	struct sf_ckpt_builder *b;
 	struct sf_error *err;
 	struct megatron_lefts *left;
@@ -386,7 +386,7 @@ static bool is_odd(const struct join *j, const struct param *p)
 
 static int lower_param(struct join *j, const struct param *p, struct sf_torch_ties *ties)
 {
-	struct megatron_rule rule = { .how = MEGATRON_COPY };
+	struct sf_join_rule rule = { .how = SF_JOIN_COPY };
 	uint32_t first = 0, odd = 0;
 	struct sf_torch_tensor t;
 	bool known = true;
@@ -395,18 +395,18 @@ static int lower_param(struct join *j, const struct param *p, struct sf_torch_ti
 		return sf_torch_lower_value(j->b, p->piece[0].rank->model, p->name, p->len,
 		                            p->piece[0].v, j->err);
 	if (j->ranks->ntensor > 1) {
-		rule = megatron_rules_find(j->rules, p->name, p->len, &known);
-		if (!known || rule.how == MEGATRON_PER_RANK || is_odd(j, p))
+		rule = sf_join_rules_find(j->rules, p->name, p->len, &known);
+		if (!known || rule.how == SF_JOIN_PER_RANK || is_odd(j, p))
 			return unjoined(j, p);
 	}
 	if (!pieces_agree(j, p, &t, &first, &odd))
 		return disagree(j, p, first, odd);
-	if (rule.how == MEGATRON_COPY)
+	if (rule.how == SF_JOIN_COPY)
 		return sf_torch_lower_tensor(j->b, p->piece[first].rank->model, p->name, p->len, &t,
 		                             ties, NULL, j->err);
-	if (rule.axis >= t.ndim || (rule.how == MEGATRON_GATED && t.shape[0] % 2))
+	if (rule.axis >= t.ndim || (rule.how == SF_JOIN_GATED && t.shape[0] % 2))
 		return unjoined(j, p);
-	return lower_joined(j, p, &t, rule.axis, rule.how == MEGATRON_GATED ? 2 : 1);
+	return lower_joined(j, p, &t, rule.axis, rule.how == SF_JOIN_GATED ? 2 : 1);
 }
 
 /* In the order of the stages, so that one file's tensors follow each other. */
@@ -448,7 +448,7 @@ static void count_chunks(struct join *j)
 		j->nchunk++;
 }
 
-int megatron_join(const struct megatron_ranks *ranks, const struct megatron_rules *rules,
+int megatron_join(const struct megatron_ranks *ranks, const struct sf_join_rules *rules,
                   struct sf_ckpt_builder *b, struct megatron_lefts *left, struct sf_error *err)
 {
 	struct join j = { .ranks = ranks,

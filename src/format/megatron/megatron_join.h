@@ -3,7 +3,7 @@
 #define SF_FORMAT_MEGATRON_MEGATRON_JOIN_H
 
 #include "format/megatron/megatron_ranks.h"
-#include "format/megatron/megatron_rules.h"
+#include "ckpt/join_rules.h"
 
 /* What is not put together: a value of one rank. */
 struct megatron_left {
@@ -28,7 +28,7 @@ void megatron_lefts_release(struct megatron_lefts *l);
  * Warnings: "unjoined", "ranks-disagree", "layer-count". Errors: -E2BIG more than 2^22 names; -ENOMEM; the
  * builder's.
  */
-int megatron_join(const struct megatron_ranks *ranks, const struct megatron_rules *rules,
+int megatron_join(const struct megatron_ranks *ranks, const struct sf_join_rules *rules,
                   struct sf_ckpt_builder *b, struct megatron_lefts *left, struct sf_error *err);
 
 #endif

@@ -200,13 +200,13 @@ static int lower_ranks(const struct megatron_ranks *ranks, const struct megatron
 int megatron_load_legacy(struct sf_format_dir *src, struct sf_ckpt_builder *b,
                          struct megatron_facts *facts, struct sf_error *err)
 {
-	struct megatron_rules rules = { .n = 0 };
+	struct sf_join_rules rules = { .n = 0 };
 	struct megatron_lefts left = { .n = 0 };
 	struct megatron_ranks ranks;
 	int r = megatron_ranks_open(src, b, &ranks, err);
 
 	if (r >= 0 && facts->join_rules)
-		r = megatron_rules_parse(facts->join_rules, strlen(facts->join_rules), &rules, err);
+		r = sf_join_rules_parse(facts->join_rules, strlen(facts->join_rules), &rules, err);
 	if (r >= 0) {
 		rules.gated = megatron_arg_is_set(&ranks, "swiglu") ||
 		              megatron_arg_is_set(&ranks, "gated_linear_unit");
@@ -221,7 +221,7 @@ int megatron_load_legacy(struct sf_format_dir *src, struct sf_ckpt_builder *b,
 	if (r >= 0)
 		r = lower_ranks(&ranks, &left, b, err);
 	megatron_lefts_release(&left);
-	megatron_rules_release(&rules);
+	sf_join_rules_release(&rules);
 	megatron_ranks_release(&ranks);
 	return r;
 }

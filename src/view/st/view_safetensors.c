@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "base/path.h"
+#include "catalog/catalog_slice.h"
 #include "parse/st_file_plan.h"
 #include "view/st/st_embed.h"
 #include "view/view_size.h"
@@ -67,6 +68,10 @@ static struct sf_st_part part_of(const void *arg, uint32_t pos)
 		p.shape = t->shape;
 		p.ndim = t->ndim;
 		p.bytes = sf_tensor_bytes_as(t, p.dtype);
+		if (s->sel.cut && s->sel.cut[pos].run) {
+			p.shape = s->sel.cut[pos].shape;
+			p.bytes /= s->sel.ranks;
+		}
 	} else {
 		const struct sf_st_inner *in = &s->inner.inner.at[pos - s->sel.n];
 		p.shape = in->ndim ? s->inner.shape.at + in->shape : NULL;
@@ -168,6 +173,22 @@ static int take_bytes(void *arg, const void *at, size_t len)
 	return sf_parts_bytes(t->parts, at, len);
 }
 
+/* A rank's part of a tensor. */
+static int take_runs(const struct target *to, uint32_t tensor, const struct sf_slice_cut *cut,
+                     uint64_t off, uint64_t len, enum sf_dtype cast)
+{
+	const struct sf_selection *sel = &to->s->sel;
+	const struct sf_tensor *t = &to->s->c->ckpt->tensor[tensor];
+	const uint64_t step = cut->run * sel->ranks,
+		       elements = t->bytes / sf_dtype_info((enum sf_dtype)t->dtype)->bytes;
+	const struct sf_read_runs runs = { .first = cut->run * sel->rank,
+		                           .run = cut->run,
+		                           .step = step,
+		                           .count = elements / step };
+
+	return sf_parts_runs(to->parts, tensor, &runs, off, len, cast);
+}
+
 static int take_payload(void *arg, uint32_t pos, uint64_t off, uint64_t len)
 {
 	const struct target *t = arg;
@@ -180,7 +201,11 @@ static int take_payload(void *arg, uint32_t pos, uint64_t off, uint64_t len)
 	uint32_t tensor = s->c->entry[s->sel.entry[pos]].tensor;
 	enum sf_dtype dtype = dtype_of(s, pos),
 		      own = (enum sf_dtype)s->c->ckpt->tensor[tensor].dtype;
-	return sf_parts_tensor(t->parts, tensor, off, len, dtype == own ? SF_DTYPE_NONE : dtype);
+	if (dtype == own)
+		dtype = SF_DTYPE_NONE;
+	if (s->sel.cut && s->sel.cut[pos].run)
+		return take_runs(t, tensor, &s->sel.cut[pos], off, len, dtype);
+	return sf_parts_tensor(t->parts, tensor, off, len, dtype);
 }
 
 static int emit(struct sf_vfile *f, uint32_t rec, uint64_t off, uint64_t len,
