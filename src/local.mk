@@ -116,6 +116,9 @@ SF_SOURCES_STORE = \
 	%D%/store/store_gs.c \
 	%D%/store/store_http.c \
 	%D%/store/store_s3.c \
+	%D%/store/upload.c \
+	%D%/store/upload_plan.c \
+	%D%/store/upload_send.c \
 	%D%/store/url.c \
 	%D%/store/xml.c
 if HAVE_CURL

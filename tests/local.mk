@@ -137,6 +137,7 @@ TESTS_UNIT = \
 	%D%/unit/test_hub_revision \
 	%D%/unit/test_source_ahead \
 	%D%/unit/test_unpack \
+	%D%/unit/test_upload \
 	%D%/unit/test_url \
 	%D%/unit/test_safetensors \
 	%D%/unit/test_save_tree \
@@ -288,7 +289,7 @@ syscall_fault_ldflags = $(AM_LDFLAGS) \
 
 # What tests alone need of C: linked where it is used.
 noinst_LTLIBRARIES += libsftest.la
-libsftest_la_SOURCES = %D%/lib/file_range.c %D%/lib/http_server.c %D%/lib/sigv4_check.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
+libsftest_la_SOURCES = %D%/lib/file_range.c %D%/lib/http_server.c %D%/lib/put_mem.c %D%/lib/sigv4_check.c %D%/lib/source_fault.c %D%/lib/source_stats.c %D%/lib/store_far.c %D%/lib/store_mem.c
 LDADD = libsftest.la libsf.la $(CHECK_LIBS)
 
 # Saves from CUDA memory: a runtime without a GPU, found as the real one is.
@@ -497,7 +498,7 @@ endif
 
 EXTRA_DIST += %D%/format/megatron_world.h %D%/format/dcp_meta_text.h %D%/format/dcp_pickler.h %D%/format/dcp_world.h %D%/format/seam_torch.h %D%/format/seam_tree.h %D%/format/seam_world.h %D%/lib/builder_world.h %D%/lib/ckpt_find.h %D%/lib/hf_world.h %D%/lib/item_cache_world.h %D%/lib/library_world.h %D%/lib/pt_read_back.h %D%/lib/reader_world.h %D%/lib/st_world.h %D%/lib/write_world.h %D%/lib/no_tmpfile.h %D%/lib/parts_zeros.h %D%/lib/plan_world.h %D%/lib/value_lines.h %D%/lib/pt_world.h %D%/lib/sf_test.h %D%/lib/sf_test_chunks.h %D%/lib/view_world.h
 
-EXTRA_DIST += %D%/unit/value_json_cases.h %D%/fuse/slots_world.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
+EXTRA_DIST += %D%/unit/value_json_cases.h %D%/fuse/slots_world.h %D%/lib/tree_world.h %D%/lib/http_server.h %D%/lib/put_mem.h %D%/lib/store_far.h %D%/lib/test_stores.h %D%/lib/sf_fake_ckpt.h %D%/lib/load.h %D%/lib/slow_mount.h
 EXTRA_DIST += %D%/lib/family_world.h %D%/lib/aws_world.h %D%/lib/far_world.h %D%/lib/list_world.h %D%/lib/sigv4_check.h %D%/lib/fault_campaign.h
 EXTRA_DIST += %D%/lib/save_plan_world.h %D%/lib/zstd_items.h
 EXTRA_DIST += %D%/lib/cache_asked.h %D%/lib/cache_world.h
