@@ -109,6 +109,7 @@ TESTS_UNIT = \
 	%D%/unit/test_reshard_plan \
 	%D%/unit/test_filter \
 	%D%/unit/test_reader \
+	%D%/unit/test_read_pieces \
 	%D%/unit/test_reader_items \
 	%D%/unit/test_save_stage \
 	%D%/unit/test_save_target \

@@ -78,14 +78,13 @@ static void copy_piece(uint8_t *dst, const uint8_t *src, const struct sf_piece *
 		       p->len);
 }
 
-static int copy_from_memory(struct sf_op *op, struct sf_op_item *item, uint8_t *dst)
+static void copy_from_memory(struct sf_op *op, struct sf_op_item *item, uint8_t *dst)
 {
 	for (size_t i = 0; i < op->pieces.n; i++) {
 		const struct sf_piece *p = &op->pieces.at[i];
 		copy_piece(dst, item->bytes + item->layout.payload_off + p->src_off, p);
 		item->passed += p->len * p->count;
 	}
-	return 0;
 }
 
 static void advance(struct sf_piece *p, uint64_t n)
@@ -160,40 +159,41 @@ static int copy_ahead(struct sf_op *op, const struct sf_op_item *item, const str
 	return !p->len;
 }
 
-static int plan_item(struct sf_op *op, uint32_t i)
+/* Of the item's pieces those behind the @skip first, SF_OP_PIECES_MOST at most; op->window.more: others follow. */
+static int plan_item(struct sf_op *op, uint32_t i, uint64_t skip)
 {
 	const struct sf_op_item *item = &op->items.at[i];
 	const struct sf_part *part = &op->parts.list.at[item->part];
 	struct sf_piece whole = { .src_off = part->off, .len = part->n, .count = 1, .item = i };
 
 	op->pieces.n = 0;
+	op->window = (struct sf_piece_window){ .skip = skip, .most = SF_OP_PIECES_MOST };
 	if (part->kind == SF_PART_BOX)
 		return sf_op_plan_box_item(op, part, i);
 	if (part->kind == SF_PART_TENSOR)
-		return sf_plan_pieces(op->r->ckpt, &op->r->ckpt->tensor[part->index], item->chunk,
-		                      &item->layout, part->off, part->n, i, &op->pieces, &op->err);
+		return sf_plan_some_pieces(op->r->ckpt, &op->r->ckpt->tensor[part->index],
+		                           item->chunk, &item->layout, part->off, part->n, i,
+		                           &op->window, &op->pieces, &op->err);
 	return sf_pieces_push(&op->pieces, whole) < 0
 	               ? sf_fail(&op->err, -ENOMEM, "no memory for pieces")
 	               : 0;
 }
 
-/* No item: every element is the same. */
-static int fill(struct sf_op *op, uint32_t i)
+static int no_memory(struct sf_op *op)
 {
-	const struct sf_part *part = &op->parts.list.at[op->items.at[i].part];
-	const uint8_t *element = op->items.at[i].layout.fill;
+	return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
+	               (unsigned long long)op->len);
+}
+
+/* No item: every element is the same. */
+static void fill(struct sf_op *op, const struct sf_op_item *item, uint8_t *dst)
+{
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	const uint8_t *element = item->layout.fill;
 	const uint64_t elem = sf_dtype_info(op->r->ckpt->tensor[part->index].dtype)->bytes;
 	/* mostly zeros */
 	const bool even = elem == 1 || memcmp(element, element + 1, elem - 1) == 0;
-	uint8_t *dst;
-	int r = plan_item(op, i);
 
-	if (r < 0)
-		return r;
-	dst = sf_op_part_dst(op, part);
-	if (!dst)
-		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
-		               (unsigned long long)op->len);
 	for (size_t k = 0; k < op->pieces.n; k++) {
 		const struct sf_piece *p = &op->pieces.at[k];
 		for (uint64_t j = 0; j < p->count; j++) {
@@ -206,40 +206,33 @@ static int fill(struct sf_op *op, uint32_t i)
 				to[n] = element[at];
 		}
 	}
+}
+
+/* Pieces of what is in memory, or nowhere: copied. */
+static int copy_item(struct sf_op *op, struct sf_op_item *item)
+{
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	uint8_t *dst = sf_op_part_dst(op, part);
+
+	if (!dst)
+		return no_memory(op);
+	if (item->layout.fill)
+		fill(op, item, dst);
+	else if (part->kind == SF_PART_OBJECT_LEN)
+		memcpy(dst, &item->nbytes, 8);
+	else
+		copy_from_memory(op, item, dst);
 	return 0;
 }
 
-static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
+/* What of the planned pieces need not be asked for is brought to its place; op->kept: the others. */
+static void take_pieces(struct sf_op *op, struct sf_op_item *item, bool may_lend)
 {
-	struct sf_op_item *item = &op->items.at[i];
 	const struct sf_part *part = &op->parts.list.at[item->part];
 	const struct sf_item_layout *lay = &item->layout;
-	uint64_t room = item->bytes ? item->nbytes : item->len, base;
-	size_t kept = 0;
+	const uint64_t base = item->off + lay->payload_off;
 	uint8_t *dst;
-	int r;
 
-	if (lay->fill)
-		return fill(op, i);
-	if (lay->payload_off > room || lay->payload_len > room - lay->payload_off)
-		return sf_fail(&op->err, -EBADMSG,
-		               "payload of %llu bytes at %llu of an item of %llu",
-		               (unsigned long long)lay->payload_len,
-		               (unsigned long long)lay->payload_off, (unsigned long long)room);
-	r = plan_item(op, i);
-	if (r < 0)
-		return r;
-	if (item->bytes) {
-		dst = sf_op_part_dst(op, part);
-		if (dst && part->kind == SF_PART_OBJECT_LEN) {
-			memcpy(dst, &item->nbytes, 8);
-			return 0;
-		}
-		return dst ? copy_from_memory(op, item, dst)
-		           : sf_fail(&op->err, -ENOMEM, "no memory for %llu bytes",
-		                     (unsigned long long)op->len);
-	}
-	base = item->off + lay->payload_off;
 	may_lend = may_lend && !part->cast && !lay->conj && !lay->neg;
 	for (size_t k = 0; k < op->pieces.n; k++) {
 		struct sf_piece *p = &op->pieces.at[k];
@@ -252,17 +245,57 @@ static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
 		if (p->count > 1 && op->r->io->guard && (dst = sf_op_part_dst(op, part)) &&
 		    copy_rows(op, item, part, base, dst, p))
 			continue;
-		op->pieces.at[kept++] = *p;
+		op->pieces.at[op->kept++] = *p;
 	}
-	if (!kept)
-		return 0;
-	dst = sf_op_part_dst(op, part);
-	if (!dst ||
-	    sf_coalesce(&op->co, sf_source_hints(op->sources.at[item->source].src), item->source, i,
-	                (uint8_t)fetch_kind(part), base, dst, op->pieces.at, kept) < 0)
-		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
-		               (unsigned long long)op->len);
+}
+
+/* Requests for kept pieces, until there are enough for now. */
+static int ask_kept(struct sf_op *op, uint32_t i)
+{
+	const struct sf_op_item *item = &op->items.at[i];
+	const struct sf_part *part = &op->parts.list.at[item->part];
+	uint8_t *dst = sf_op_part_dst(op, part);
+	size_t done;
+
+	if (!dst || sf_coalesce_some(&op->co, sf_source_hints(op->sources.at[item->source].src),
+	                             item->source, i, (uint8_t)fetch_kind(part),
+	                             item->off + item->layout.payload_off, dst, op->pieces.at,
+	                             op->kept, SF_OP_RUNS_MOST, &done) < 0)
+		return no_memory(op);
+	op->kept -= done;
+	memmove(op->pieces.at, op->pieces.at + done, op->kept * sizeof(*op->pieces.at));
 	return 0;
+}
+
+/* 1: the item has more pieces. */
+static int item_pieces(struct sf_op *op, uint32_t i, bool may_lend)
+{
+	struct sf_op_item *item = &op->items.at[i];
+	const struct sf_item_layout *lay = &item->layout;
+	uint64_t room = item->bytes ? item->nbytes : item->len;
+	int r = 0;
+
+	if (!lay->fill && (lay->payload_off > room || lay->payload_len > room - lay->payload_off))
+		return sf_fail(&op->err, -EBADMSG,
+		               "payload of %llu bytes at %llu of an item of %llu",
+		               (unsigned long long)lay->payload_len,
+		               (unsigned long long)lay->payload_off, (unsigned long long)room);
+	if (!op->kept) {
+		r = plan_item(op, i, op->piece_skip);
+		op->piece_skip += op->pieces.n;
+		if (r >= 0 && (lay->fill || item->bytes))
+			r = copy_item(op, item);
+		else if (r >= 0)
+			take_pieces(op, item, may_lend);
+	}
+	if (r >= 0 && op->kept)
+		r = ask_kept(op, i);
+	return r < 0 ? r : op->kept || op->window.more;
+}
+
+static bool is_enough(const struct sf_op *op)
+{
+	return op->co.ranges.n + op->co.iovs.n + op->co.scatters.n >= SF_OP_RUNS_MOST;
 }
 
 int sf_op_make_pieces(struct sf_op *op)
@@ -274,32 +307,30 @@ int sf_op_make_pieces(struct sf_op *op)
 	int r = 0;
 
 	sf_coalesce_reset(&op->co);
-	for (uint32_t i = 0; i < op->items.n && r >= 0; i++) {
-		r = item_pieces(op, i, may_lend);
+	while (op->item_at < op->items.n && !is_enough(op)) {
+		r = item_pieces(op, (uint32_t)op->item_at, may_lend);
 		if (r < 0)
-			return sf_op_fail_item(op, &op->items.at[i], r);
+			return sf_op_fail_item(op, &op->items.at[op->item_at], r);
+		if (r == 0) {
+			op->item_at++;
+			op->piece_skip = 0;
+		}
 	}
-	if (sf_coalesce_finish(&op->co) < 0)
-		return sf_fail(&op->err, -ENOMEM, "no memory for a read of %llu bytes",
-		               (unsigned long long)op->len);
 	sf_op_count_scratch(op);
 	op->io_at = 0;
 	return 0;
 }
 
-/* Lazily conjugated or negated items: signs are flipped in place. */
+/* Lazily conjugated or negated items: signs of the planned pieces are flipped in place. */
 static int convert(struct sf_op *op, uint32_t i)
 {
 	const struct sf_op_item *item = &op->items.at[i];
 	const struct sf_part *part = &op->parts.list.at[item->part];
-	enum sf_dtype dtype;
+	enum sf_dtype dtype = op->r->ckpt->tensor[part->index].dtype;
 	uint8_t *dst = sf_op_part_dst(op, part);
-	int r = plan_item(op, i);
+	int r = 0;
 
-	if (r < 0)
-		return r;
-	dtype = op->r->ckpt->tensor[part->index].dtype;
-	for (size_t k = 0; k < op->pieces.n; k++) {
+	for (size_t k = 0; k < op->pieces.n && r >= 0; k++) {
 		const struct sf_piece *p = &op->pieces.at[k];
 		for (uint64_t j = 0; j < p->count && r >= 0; j++) {
 			uint64_t at = p->dst_off + j * (uint64_t)p->dst_step;
@@ -312,17 +343,30 @@ static int convert(struct sf_op *op, uint32_t i)
 	return r;
 }
 
+static int convert_item(struct sf_op *op, uint32_t i)
+{
+	uint64_t skip = 0;
+	int r;
+
+	do {
+		r = plan_item(op, i, skip);
+		skip += op->pieces.n;
+		if (r >= 0)
+			r = convert(op, i);
+	} while (r >= 0 && op->window.more);
+	return r;
+}
+
 int sf_op_settle_batch(struct sf_op *op)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < op->co.ranges.n; i++)
-		if (op->co.ranges.at[i].nscatter)
-			sf_range_scatter(&op->co, &op->co.ranges.at[i]);
+	if (op->item_at < op->items.n)
+		return SF_STEP_OTHER;
 	for (uint32_t i = 0; i < op->items.n && r >= 0; i++) {
 		const struct sf_op_item *item = &op->items.at[i];
 		if (item->layout.conj || item->layout.neg)
-			r = convert(op, i);
+			r = convert_item(op, i);
 		if (r < 0)
 			return sf_op_fail_item(op, item, r);
 	}

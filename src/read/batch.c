@@ -222,6 +222,9 @@ int sf_op_next_batch(struct sf_op *op)
 
 	sf_op_let_batch_go(op);
 	op->lease0 = op->leases.n;
+	op->item_at = 0;
+	op->kept = 0;
+	op->piece_skip = 0;
 
 	for (; op->part_at < op->parts.list.n && r == 0; op->part_at += r == 0) {
 		const struct sf_part *part = &op->parts.list.at[op->part_at];

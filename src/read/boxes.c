@@ -142,8 +142,9 @@ int sf_op_plan_box_item(struct sf_op *op, const struct sf_part *part, uint32_t i
 
 	if (staged)
 		staged_steps(&b, sf_dtype_info(t->dtype)->bytes, steps);
-	r = sf_plan_box_pieces(ckpt, t, of->chunk, &of->layout, b.lo, b.hi,
-	                       staged ? steps : b.stride, item, &op->pieces, &op->err);
+	r = sf_plan_some_box_pieces(ckpt, t, of->chunk, &of->layout, b.lo, b.hi,
+	                            staged ? steps : b.stride, item, &op->window, &op->pieces,
+	                            &op->err);
 	/* counted from the lowest place: sf_op_box_dst */
 	more = staged ? 0 : below(&b);
 	for (size_t i = 0; i < op->pieces.n && more; i++)

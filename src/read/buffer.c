@@ -73,8 +73,10 @@ void sf_op_holds(struct sf_op *op, int64_t more)
 
 void sf_op_count_scratch(struct sf_op *op)
 {
-	sf_op_holds(op, (int64_t)op->co.scratch_bytes - (int64_t)op->scratch);
-	op->scratch = op->co.scratch_bytes;
+	const uint64_t bytes = sf_coalesce_bytes(&op->co) + op->pieces.cap * sizeof(*op->pieces.at);
+
+	sf_op_holds(op, (int64_t)bytes - (int64_t)op->scratch);
+	op->scratch = bytes;
 }
 
 /* Charged as something else from now on. */

@@ -3,46 +3,7 @@
 #include "base/mem.h"
 #include "read/coalesce.h"
 
-/* scratch memory is taken in blocks of this, or as large as one span */
-#define BLOCK (UINT64_C(1) << 20)
 #define KEEP 16384 /* elements that a reset array keeps room for */
-
-struct sf_scratch {
-	struct sf_scratch *next;
-	uint64_t used, cap;
-	uint8_t at[];
-};
-
-static uint8_t *scratch(struct sf_coalesce *c, uint64_t len)
-{
-	struct sf_scratch *s = c->scratch;
-
-	if (!s || s->cap - s->used < len) {
-		uint64_t cap = SF_MAX(len, BLOCK);
-		s = malloc(sizeof(*s) + cap);
-		if (!s)
-			return NULL;
-		s->used = 0;
-		s->cap = cap;
-		s->next = c->scratch;
-		c->scratch = s;
-		c->scratch_bytes += cap;
-	}
-	s->used += len;
-	return s->at + s->used - len;
-}
-
-static void scratch_keep(struct sf_coalesce *c, bool one)
-{
-	while (c->scratch && (!one || c->scratch->next || c->scratch->cap > BLOCK)) {
-		struct sf_scratch *next = c->scratch->next;
-		c->scratch_bytes -= c->scratch->cap;
-		free(c->scratch);
-		c->scratch = next;
-	}
-	if (c->scratch)
-		c->scratch->used = 0;
-}
 
 void sf_coalesce_reset(struct sf_coalesce *c)
 {
@@ -53,7 +14,6 @@ void sf_coalesce_reset(struct sf_coalesce *c)
 		sf_iovs_release(&c->iovs);
 	if (c->scatters.cap > KEEP)
 		sf_scatters_release(&c->scatters);
-	scratch_keep(c, true);
 }
 
 void sf_coalesce_release(struct sf_coalesce *c)
@@ -61,7 +21,12 @@ void sf_coalesce_release(struct sf_coalesce *c)
 	sf_ranges_release(&c->ranges);
 	sf_iovs_release(&c->iovs);
 	sf_scatters_release(&c->scatters);
-	scratch_keep(c, false);
+}
+
+uint64_t sf_coalesce_bytes(const struct sf_coalesce *c)
+{
+	return c->ranges.cap * sizeof(*c->ranges.at) + c->iovs.cap * sizeof(*c->iovs.at) +
+	       c->scatters.cap * sizeof(*c->scatters.at);
 }
 
 /* What all functions below need; requests are only joined within one call: items lie apart. */
@@ -293,9 +258,24 @@ static bool tiny_beside(const struct sf_piece *p, size_t n, size_t i)
 	return n > 1 && p[i ? i - 1 : 1].len < SF_TINY;
 }
 
+static size_t entries(const struct sf_coalesce *c)
+{
+	return c->ranges.n + c->iovs.n + c->scatters.n;
+}
+
 int sf_coalesce(struct sf_coalesce *c, const struct sf_source_hints *hints, uint32_t source,
                 uint32_t item, uint8_t kind, uint64_t base, uint8_t *dst,
                 const struct sf_piece *pieces, size_t n)
+{
+	size_t done;
+
+	return sf_coalesce_some(c, hints, source, item, kind, base, dst, pieces, n, SIZE_MAX,
+	                        &done);
+}
+
+int sf_coalesce_some(struct sf_coalesce *c, const struct sf_source_hints *hints, uint32_t source,
+                     uint32_t item, uint8_t kind, uint64_t base, uint8_t *dst,
+                     const struct sf_piece *pieces, size_t n, size_t most, size_t *ret_done)
 {
 	struct run u = { .c = c,
 		         .range_max = hints->range_max,
@@ -305,7 +285,9 @@ int sf_coalesce(struct sf_coalesce *c, const struct sf_source_hints *hints, uint
 		         .dst = dst,
 		         .first = c->ranges.n };
 
-	for (size_t i = 0, k; i < n; i += k) {
+	size_t i = 0;
+
+	for (size_t k; i < n && (i == 0 || entries(c) < most); i += k) {
 		struct sf_piece p = pieces[i];
 		int64_t len = (int64_t)p.len;
 		int r = 0;
@@ -335,31 +317,41 @@ int sf_coalesce(struct sf_coalesce *c, const struct sf_source_hints *hints, uint
 		if (r < 0)
 			return r;
 	}
+	*ret_done = i;
 	return 0;
 }
 
-int sf_coalesce_finish(struct sf_coalesce *c)
+uint64_t sf_range_needs(const struct sf_coalesce *c, const struct sf_range *r)
 {
-	for (size_t i = 0; i < c->ranges.n; i++) {
-		const struct sf_range *r = &c->ranges.at[i];
-		struct iovec *v = &c->iovs.at[r->iov0];
-		uint64_t most = 0;
-		uint8_t *gap;
-		if (r->span)
-			v->iov_len = r->len;
-		for (uint32_t k = 0; k < r->niov; k++)
-			if (!v[k].iov_base)
-				most = SF_MAX(most, (uint64_t)v[k].iov_len);
-		if (!most)
-			continue;
-		gap = scratch(c, most); /* all gaps of a request go to the same place */
-		if (!gap)
-			return -ENOMEM;
-		for (uint32_t k = 0; k < r->niov; k++)
-			if (!v[k].iov_base)
-				v[k].iov_base = gap;
-	}
-	return 0;
+	const struct iovec *v = &c->iovs.at[r->iov0];
+	uint64_t most = 0;
+
+	if (r->span)
+		return r->len;
+	for (uint32_t k = 0; k < r->niov; k++)
+		if (!v[k].iov_base)
+			most = SF_MAX(most, (uint64_t)v[k].iov_len);
+	return most;
+}
+
+void sf_range_lend(struct sf_coalesce *c, const struct sf_range *r, void *at)
+{
+	struct iovec *v = &c->iovs.at[r->iov0];
+
+	if (r->span)
+		v->iov_len = r->len;
+	for (uint32_t k = 0; k < r->niov; k++)
+		if (!v[k].iov_base)
+			v[k].iov_base = at;
+}
+
+void sf_range_unlend(struct sf_coalesce *c, const struct sf_range *r, const void *at)
+{
+	struct iovec *v = &c->iovs.at[r->iov0];
+
+	for (uint32_t k = 0; k < r->niov; k++)
+		if (v[k].iov_base == at)
+			v[k].iov_base = NULL;
 }
 
 #define COPY(n)                                                                                 \

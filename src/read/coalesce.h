@@ -38,9 +38,6 @@ struct sf_coalesce {
 	struct sf_ranges ranges;
 	struct sf_iovs iovs;
 	struct sf_scatters scatters;
-	/* scratch memory of spans and gaps: blocks that stay until release */
-	struct sf_scratch *scratch;
-	uint64_t scratch_bytes; /* of them */
 };
 
 /*
@@ -56,13 +53,22 @@ struct sf_coalesce {
 int sf_coalesce(struct sf_coalesce *c, const struct sf_source_hints *hints, uint32_t source,
                 uint32_t item, uint8_t kind, uint64_t base, uint8_t *dst,
                 const struct sf_piece *pieces, size_t n);
-int sf_coalesce_finish(struct sf_coalesce *c); /* gives spans and gaps their memory; -ENOMEM. Once,
-                                                  before the requests go out */
+/* The same, until there are @most ranges, iovecs and scatters together or a little more; *ret_done: of how many
+ * pieces, at least one. */
+int sf_coalesce_some(struct sf_coalesce *c, const struct sf_source_hints *hints, uint32_t source,
+                     uint32_t item, uint8_t kind, uint64_t base, uint8_t *dst,
+                     const struct sf_piece *pieces, size_t n, size_t most, size_t *ret_done);
+/* Scratch memory that a request needs while it is under way, for a span or for gaps: lent to it before, and taken
+ * from it where it was not sent. Requests that are under way at once have one each. 0: it needs none. */
+uint64_t sf_range_needs(const struct sf_coalesce *c, const struct sf_range *r);
+void sf_range_lend(struct sf_coalesce *c, const struct sf_range *r, void *at);
+void sf_range_unlend(struct sf_coalesce *c, const struct sf_range *r, const void *at);
 void sf_range_scatter(const struct sf_coalesce *c,
                       const struct sf_range *r); /* when its bytes are there */
 /* What was to go to the @len bytes at @from goes to @to instead. */
 void sf_coalesce_move(struct sf_coalesce *c, const uint8_t *from, uint64_t len, uint8_t *to);
 void sf_coalesce_reset(struct sf_coalesce *c); /* empty again, memory kept within reason */
 void sf_coalesce_release(struct sf_coalesce *c);
+uint64_t sf_coalesce_bytes(const struct sf_coalesce *c); /* of memory that it holds */
 
 #endif

@@ -10,16 +10,60 @@
  * Requests of a read: a window of places. Each place asks for one range after the other: what is
  * there is taken at once, what is not is submitted, and its end goes on with the next range. So as
  * many requests are under way as there are places, whatever their order of coming back, and a read
- * of many small ranges needs memory for a window only.
+ * of many small ranges needs memory for a window only: for scratch memory, too, which a request has
+ * while it is under way.
  */
 
+/* -ENOMEM */
+static int lend_scratch(struct sf_op *op, const struct sf_range *range, struct sf_pages *scratch)
+{
+	uint64_t need = sf_range_needs(&op->co, range);
+	int r;
+
+	if (!need)
+		return 0;
+	r = sf_page_pool_take(&op->io->pages, need, scratch);
+	if (r < 0)
+		return r;
+	sf_budget_add(op->io->budget, op->kind, scratch->len);
+	sf_range_lend(&op->co, range, scratch->at);
+	return 0;
+}
+
+static void give_scratch(struct sf_op *op, struct sf_pages *scratch)
+{
+	uint64_t len = scratch->len;
+
+	if (!len)
+		return;
+	sf_page_pool_give(&op->io->pages, scratch);
+	sf_budget_give(op->io->budget, op->kind, len);
+}
+
+/* The request has ended with @r: its bytes go to their places. */
+static void end_range(struct sf_op *op, const struct sf_range *range, struct sf_pages *scratch,
+                      int r)
+{
+	if (r >= 0 && range->nscatter)
+		sf_range_scatter(&op->co, range);
+	else if (r < 0 && scratch->len)
+		sf_range_unlend(&op->co, range, scratch->at);
+	give_scratch(op, scratch);
+}
+
+/* As many as the sources like to be asked at once, and as have their scratch memory in an eighth of the
+ * budget. */
 static unsigned window(const struct sf_op *op)
 {
+	uint64_t need = 0, most;
 	unsigned n = 1;
 
 	for (uint32_t i = 0; i < op->sources.n; i++)
 		n = SF_MAX(n, sf_source_hints(op->sources.at[i].src)->inflight);
-	return (unsigned)SF_MIN(n, op->co.ranges.n);
+	for (size_t i = 0; i < op->co.ranges.n; i++)
+		need = SF_MAX(need, sf_range_needs(&op->co, &op->co.ranges.at[i]));
+	most = need ? SF_MAX(sf_budget_limit(op->io->budget) / 8 / need, 1) : UINT64_MAX;
+	return (unsigned)SF_MIN(SF_MIN((uint64_t)n, most), op->co.ranges.n);
 }
 
 static int make_places(struct sf_op *op, unsigned n)
@@ -114,6 +158,14 @@ static void go_on(struct sf_op_req *q, bool tried)
 
 	while ((i = atomic_fetch_add_explicit(&op->io_at, 1, memory_order_relaxed)) < v->n) {
 		q->item = v->at[i].item;
+		q->range = i;
+		r = lend_scratch(op, &v->at[i], &q->scratch);
+		if (r < 0) {
+			place_failed(q,
+			             sf_fail(&q->io.err, r, "no memory for a request of %llu bytes",
+			                     (unsigned long long)v->at[i].len));
+			return;
+		}
 		r = tried ? -EAGAIN : take(op, &v->at[i], &q->io.err);
 		tried = false;
 		if (r == -EAGAIN) {
@@ -122,6 +174,7 @@ static void go_on(struct sf_op_req *q, bool tried)
 			r = q->io.r;
 			note_far(q, r);
 		}
+		end_range(op, &v->at[i], &q->scratch, r);
 		if (r < 0) {
 			place_failed(q, r);
 			return;
@@ -138,6 +191,7 @@ static void request_done(struct sf_io_req *req, int r)
 	q->out = false;
 	pthread_mutex_unlock(&q->op->m);
 	note_far(q, r);
+	end_range(q->op, &q->op->co.ranges.at[q->range], &q->scratch, r);
 	if (r < 0)
 		place_failed(q, r);
 	else
@@ -152,7 +206,14 @@ static int take_there(struct sf_op *op)
 	int r = 0;
 
 	for (; i < v->n && r == 0; i += r == 0) {
+		struct sf_pages scratch = { 0 };
+
+		r = lend_scratch(op, &v->at[i], &scratch);
+		if (r < 0)
+			return sf_fail(&op->err, r, "no memory for a request of %llu bytes",
+			               (unsigned long long)v->at[i].len);
 		r = take(op, &v->at[i], &op->err);
+		end_range(op, &v->at[i], &scratch, r);
 		if (r < 0 && r != -EAGAIN)
 			return sf_op_fail_item(op, &op->items.at[v->at[i].item], r);
 	}
@@ -163,12 +224,13 @@ static int take_there(struct sf_op *op)
 int sf_op_io(struct sf_op *op)
 {
 	int r = take_there(op);
-	unsigned n = window(op);
+	unsigned n;
 
 	if (r <= 0)
 		return r;
 	if (!op->may_wait)
 		return -EAGAIN;
+	n = window(op);
 	r = make_places(op, n);
 	if (r < 0)
 		return r;

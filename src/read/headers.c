@@ -36,12 +36,14 @@ static int plan_dense(struct sf_op *op, uint32_t i)
 	int r;
 
 	op->pieces.n = 0;
+	op->window = (struct sf_piece_window){ .most = SF_OP_PIECES_MOST };
 	item->layout = (struct sf_item_layout){ .payload_len = item->len, .row_major = true };
 	if (part->kind == SF_PART_BOX)
 		r = sf_op_plan_box_item(op, part, i);
 	else
-		r = sf_plan_pieces(op->r->ckpt, sf_op_tensor(op, item), item->chunk, &item->layout,
-		                   part->off, part->n, i, &op->pieces, &op->err);
+		r = sf_plan_some_pieces(op->r->ckpt, sf_op_tensor(op, item), item->chunk,
+		                        &item->layout, part->off, part->n, i, &op->window,
+		                        &op->pieces, &op->err);
 	item->layout = (struct sf_item_layout){ 0 };
 	op->err.msg[0] = '\0'; /* what is wrong with it is said when it is planned in earnest */
 	return r;
@@ -54,7 +56,7 @@ bool sf_op_wanted(struct sf_op *op, uint32_t i, uint64_t *from, uint64_t *end)
 
 	*from = UINT64_MAX;
 	*end = 0;
-	if (plan_dense(op, i) < 0)
+	if (plan_dense(op, i) < 0 || op->window.more)
 		return false;
 	for (size_t k = 0; k < op->pieces.n; k++) {
 		const struct sf_piece *p = &op->pieces.at[k];
@@ -234,8 +236,6 @@ int sf_op_ask_headers(struct sf_op *op)
 		                op->head.at, op->pieces.at, op->pieces.n) < 0)
 			return no_memory(op, n);
 	}
-	if (sf_coalesce_finish(&op->co) < 0)
-		return no_memory(op, n);
 	sf_op_count_scratch(op);
 	op->io_at = 0;
 	return SF_STEP_OTHER;

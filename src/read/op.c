@@ -52,6 +52,8 @@ static void reset(struct sf_op *op)
 	op->nlent = 0;
 	op->leases.n = op->iovs.n = op->parts.list.n = op->chunks.n = op->pieces.n = 0;
 	sf_coalesce_reset(&op->co);
+	if (op->pieces.cap > KEEP_ELEMS)
+		sf_pieces_release(&op->pieces);
 	sf_op_count_scratch(op);
 	sf_op_holds(op, -(int64_t)op->literal.cap);
 	sf_buf_release(&op->literal);
@@ -80,8 +82,6 @@ static void reset(struct sf_op *op)
 		sf_part_list_release(&op->parts.list);
 	if (op->chunks.cap > KEEP_ELEMS)
 		sf_u32s_release(&op->chunks);
-	if (op->pieces.cap > KEEP_ELEMS)
-		sf_pieces_release(&op->pieces);
 }
 
 static void granted(struct sf_budget_wait *w)

@@ -17,6 +17,10 @@
 #define SF_OP_ITEMS 4096 /* of one batch */
 /* lent runs of one read: with what is between them its iovecs stay below IOV_MAX */
 #define SF_OP_LENT 480
+/* Copies of an item that are planned at once, and entries of requests (ranges, iovecs, scatters) that
+ * go out at once: a read whose item is strided in many dimensions has one for every few bytes. */
+#define SF_OP_PIECES_MOST 16384
+#define SF_OP_RUNS_MOST 65536
 #define SF_LEND_MIN (4 << 10) /* bytes of a run from which lending costs less than a copy */
 
 enum sf_part_kind {
@@ -108,6 +112,8 @@ struct sf_op_req { /* a place of the window (fetch.c) */
 	uint32_t file;         /* src's key: as sf_read.file */
 	bool out;              /* the request has not come back */
 	uint32_t item;
+	size_t range;            /* of co.ranges */
+	struct sf_pages scratch; /* while it is under way; charged */
 };
 struct sf_op_open {
 	struct sf_task task;
@@ -135,9 +141,10 @@ struct sf_op_wait {
  *	            and data.pkl, round by round: SLOW_IO fetches, SLOW_PARSE reads them; none: CACHE
  *	CACHE       items that are taken whole (zstd, blobs): asked for; CACHED: they are there, or the
  *	            batch was cut to nothing: BATCH
- *	PIECES      copies and requests; lent at once where that can be
+ *	PIECES      copies and requests, as many as a read may hold; lent at once where that can be
  *	IO          all requests
- *	SETTLE      spans are scattered, signs flipped, files checked; then the next BATCH
+ *	SETTLE      spans are scattered; where pieces are left: PIECES; signs flipped, files checked; then the
+ *	            next BATCH
  *	FINISH      casts; DONE
  *
  *	   sf_read_start           steps, in the caller's thread: what would wait says -EAGAIN
@@ -210,7 +217,7 @@ struct sf_op {
 	enum sf_budget_kind kind;  /* what it is charged as */
 	uint64_t holds, charged;   /* bytes: there; taken from the budget, never less */
 	struct sf_pages buf, cast; /* kept for the next read where they are small */
-	uint64_t scratch;          /* bytes of co's scratch memory that are counted in holds */
+	uint64_t scratch;          /* bytes of pieces and of co that are counted in holds */
 	bool no_room;              /* it may not wait, and there was no room for a buffer */
 	struct sf_budget_wait buffers;
 	struct sf_task go_on;
@@ -239,6 +246,10 @@ struct sf_op {
 	struct sf_op_sources sources;
 	uint32_t last_source;
 	struct sf_op_items items;
+	size_t item_at;      /* the item whose pieces come next; all before have been asked for */
+	uint64_t piece_skip; /* of its pieces, as many have been planned */
+	size_t kept;         /* of pieces, from the first on: to be asked for yet */
+	struct sf_piece_window window;
 	struct sf_pieces pieces;
 	struct sf_coalesce co;
 	_Atomic size_t io_at; /* of co.ranges: the next one to ask for */
@@ -401,7 +412,7 @@ int sf_op_use_cached(struct sf_op *op); /* SF_STEP_OTHER: none was left of the b
 /* Where byte 0 of a part's stored bytes goes. NULL: as sf_op_dst. */
 uint8_t *sf_op_part_dst(struct sf_op *op, const struct sf_part *part);
 int sf_op_make_pieces(struct sf_op *op);
-int sf_op_settle_batch(struct sf_op *op); /* all of it has come */
+int sf_op_settle_batch(struct sf_op *op); /* all of it has come; SF_STEP_OTHER: pieces are left */
 int sf_op_finish(struct sf_op *op);
 int sf_op_result(struct sf_op *op, void *buf); /* op->iovs, or all into @buf; -ENOMEM */
 

@@ -78,4 +78,24 @@ int sf_plan_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, ui
                        const int64_t *dst_stride, uint32_t item, struct sf_pieces *pieces,
                        struct sf_error *err);
 
+/*
+ * Some of those pieces: an item that is strided in three dimensions gives one for every few bytes, and
+ * a read holds no more of them at a time than it has a use for. The @skip first ones are left out, and
+ * @most are given; @more: there are others behind those. Cost: O(boxes + given), nothing for a skipped
+ * piece.
+ */
+struct sf_piece_window {
+	uint64_t skip, most;
+	bool more;
+};
+int sf_plan_some_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
+                        const struct sf_item_layout *layout, uint64_t off, uint64_t len,
+                        uint32_t item, struct sf_piece_window *w, struct sf_pieces *pieces,
+                        struct sf_error *err);
+int sf_plan_some_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
+                            const struct sf_item_layout *layout, const uint64_t *lo,
+                            const uint64_t *hi, const int64_t *dst_stride, uint32_t item,
+                            struct sf_piece_window *w, struct sf_pieces *pieces,
+                            struct sf_error *err);
+
 #endif

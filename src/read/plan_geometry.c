@@ -89,8 +89,12 @@ static int push(struct sf_emit *e, uint64_t src, uint64_t dst, uint64_t len, uin
 {
 	struct sf_piece p = e->like;
 
-	if (e->pieces->n - e->n0 >= SF_PIECES_MAX)
-		return -E2BIG;
+	if (e->skip) {
+		e->skip--;
+		return 0;
+	}
+	if (e->pieces->n - e->n0 >= e->most)
+		return SF_EMIT_FULL;
 	p.src_off = src;
 	p.dst_off = dst;
 	p.len = len;
@@ -100,20 +104,46 @@ static int push(struct sf_emit *e, uint64_t src, uint64_t dst, uint64_t len, uin
 	return sf_pieces_push(e->pieces, p) < 0 ? -ENOMEM : 0;
 }
 
+/* Runs of @run rows are cut into pieces of SF_PIECE_RUNS: the number of the piece that @row is in. */
+static uint64_t piece_of(uint64_t run, uint64_t row)
+{
+	return row / run * ((run - 1) / SF_PIECE_RUNS + 1) + row % run / SF_PIECE_RUNS;
+}
+
+/* The first of rows [row, end) that is to be given. */
+static uint64_t skip_rows(struct sf_emit *e, uint64_t run, uint64_t row, uint64_t end)
+{
+	const uint64_t of_run = (run - 1) / SF_PIECE_RUNS + 1;
+	uint64_t first = piece_of(run, row), n;
+
+	if (!e->skip)
+		return row;
+	n = piece_of(run, end - 1) - first + 1;
+	if (e->skip >= n) {
+		e->skip -= n;
+		return end;
+	}
+	first += e->skip;
+	e->skip = 0;
+	return first / of_run * run + first % of_run * SF_PIECE_RUNS;
+}
+
 /* Rows [row, end) of the innermost dimension, @width bytes each: a piece for each run along the
  * dimension outside it. */
 static int emit_rows(struct sf_emit *e, const struct sf_geometry *g, uint64_t row, uint64_t end,
                      uint64_t skip, uint64_t width)
 {
 	unsigned n = g->ndim, in = n >= 2 ? n - 2 : 0;
-	uint64_t at[SF_GEOMETRY_DIMS], rest = row, src, dst;
+	uint64_t at[SF_GEOMETRY_DIMS], rest, src, dst;
 	int r = 0;
 
+	row = skip_rows(e, n >= 2 ? g->extent[in] : 1, row, end);
+	rest = row;
 	for (unsigned d = n - 1; d-- > 0;) {
 		at[d] = d ? rest % g->extent[d] : rest;
 		rest /= g->extent[d];
 	}
-	while (row < end && r >= 0) {
+	while (row < end && r == 0) {
 		uint64_t count = 1;
 
 		src = g->src0 + skip;
@@ -123,7 +153,9 @@ static int emit_rows(struct sf_emit *e, const struct sf_geometry *g, uint64_t ro
 			dst += at[d] * g->dst[d];
 		}
 		if (n >= 2)
-			count = SF_MIN(g->extent[in] - at[in], end - row);
+			count = SF_MIN(SF_MIN(g->extent[in] - at[in],
+			                      SF_PIECE_RUNS - at[in] % SF_PIECE_RUNS),
+			               end - row);
 		r = push(e, src, dst, width, count, count > 1 ? g->src[in] : 0,
 		         count > 1 ? g->dst[in] : 0);
 		row += count;
@@ -150,9 +182,9 @@ int sf_emit_range(struct sf_emit *e, const struct sf_geometry *g, uint64_t from,
 		r = emit_rows(e, g, row, row + 1, x, SF_MIN(width - x, to - from));
 		row++;
 	}
-	if (r >= 0 && row < last)
+	if (r == 0 && row < last)
 		r = emit_rows(e, g, row, last, 0, width);
-	if (r >= 0 && row <= last && to % width)
+	if (r == 0 && row <= last && to % width)
 		r = emit_rows(e, g, last, last + 1, 0, to % width);
 	return r;
 }

@@ -6,6 +6,8 @@
 #include "read/plan.h"
 
 #define SF_PIECES_MAX (1u << 24)
+/* of one piece: what it becomes a request or a copy each for is bounded so */
+#define SF_PIECE_RUNS (UINT64_C(1) << 16)
 /* the bytes of an element are the innermost dimension: a range may begin inside one */
 #define SF_GEOMETRY_DIMS (SF_DIMS_MAX + 1)
 
@@ -25,10 +27,14 @@ struct sf_emit {
 	struct sf_pieces *pieces;
 	size_t n0;            /* of pieces before this one's */
 	struct sf_piece like; /* item and kind */
+	uint64_t skip;        /* pieces that are passed over yet */
+	uint64_t most;        /* pieces that are given at most */
 };
 /* The kind of all pieces of an item. */
 enum sf_piece_kind sf_piece_kind_of(const struct sf_item_layout *layout);
-/* Bytes [from, to) of the geometry's row-major order. -E2BIG more than SF_PIECES_MAX; -ENOMEM. */
+/* Bytes [from, to) of the geometry's row-major order, less what is to be skipped. Cost: O(pieces given).
+ * SF_EMIT_FULL: there are more; -ENOMEM. */
+#define SF_EMIT_FULL 1
 int sf_emit_range(struct sf_emit *e, const struct sf_geometry *g, uint64_t from, uint64_t to);
 
 /* Strides of the item in bytes. -EBADMSG, -ENOTSUP its payload does not hold the box. */

@@ -5,7 +5,7 @@
 
 static int push(struct sf_left_boxes *v, unsigned ndim, const uint64_t *lo, const uint64_t *hi)
 {
-	if (v->n / (2 * ndim) >= SF_PIECES_MAX)
+	if (v->n / (2 * ndim) >= SF_LEFT_MAX)
 		return -E2BIG;
 	if (sf_left_boxes_reserve(v, v->n + 2 * ndim) < 0)
 		return -ENOMEM;

@@ -6,6 +6,8 @@
 #include "base/vec.h"
 #include "read/plan_geometry.h"
 
+#define SF_LEFT_MAX (1u << 18) /* boxes */
+
 SF_VEC(sf_left_boxes, uint64_t);
 
 /* Slow, exact, and only for tensors that are flagged. */
@@ -25,7 +27,7 @@ static inline const uint64_t *sf_left_hi(const struct sf_left *l, size_t i)
 {
 	return sf_left_lo(l, i) + l->ndim;
 }
-/* Both are for sf_region_meet: @left is a struct sf_left. 0; -E2BIG more than SF_PIECES_MAX boxes;
+/* Both are for sf_region_meet: @left is a struct sf_left. 0; -E2BIG more than SF_LEFT_MAX boxes;
  * -ENOMEM. */
 int sf_left_add(void *left, const uint64_t *lo, const uint64_t *hi);
 /* Takes one box out of every box that is left. */

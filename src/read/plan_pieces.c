@@ -119,26 +119,34 @@ static int copy_boxes(struct copies *c, struct sf_error *err)
 	r = find_strides(c, err);
 	if (r >= 0 && t->flags & SF_TENSOR_OVERLAP)
 		r = sf_order_query(t, c->region->first, c->region->end, take_chunk, &earlier);
-	for (size_t i = 0; i < sf_left_n(&left) && r >= 0; i++)
+	for (size_t i = 0; i < sf_left_n(&left) && r == 0; i++)
 		r = copy_left(c, sf_left_lo(&left, i), sf_left_hi(&left, i));
 	return r;
 }
 
 static int plan_pieces(struct copies *c, struct sf_pieces *pieces, uint32_t item,
-                       struct sf_error *err)
+                       struct sf_piece_window *w, struct sf_error *err)
 {
 	const struct sf_region *region = c->region;
 	const struct sf_key *k = &c->ckpt->key[region->t->key];
 	bool run = !region->lo && !(region->t->flags & SF_TENSOR_OVERLAP);
 	struct sf_chunk chunk;
+	bool full;
 	int r;
 
 	c->chunk = &chunk;
 	c->emit.pieces = pieces;
 	c->emit.n0 = pieces->n;
+	c->emit.skip = w ? w->skip : 0;
+	c->emit.most = w ? w->most : SF_PIECES_MAX;
 	c->emit.like.item = item;
 	c->emit.like.kind = sf_piece_kind_of(c->layout);
 	r = run ? copy_run(c, err) : copy_boxes(c, err);
+	full = r == SF_EMIT_FULL;
+	if (full && !w)
+		r = -E2BIG;
+	if (w)
+		w->more = full;
 	if (r >= 0)
 		return 0;
 	pieces->n = c->emit.n0;
@@ -147,15 +155,16 @@ static int plan_pieces(struct copies *c, struct sf_pieces *pieces, uint32_t item
 		               "tensor '%.*s': elements %" PRIu64 " to %" PRIu64
 		               " take more than %u copies from chunk %u",
 		               (int)SF_MIN(k->len, 200u), k->name, region->first, region->end,
-		               SF_PIECES_MAX, c->number);
+		               full ? SF_PIECES_MAX : SF_LEFT_MAX, c->number);
 	return r == -ENOMEM ? sf_fail(err, r, "tensor '%.*s': no memory to plan a read",
 	                              (int)SF_MIN(k->len, 200u), k->name)
 	                    : r;
 }
 
-int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
-                   const struct sf_item_layout *layout, uint64_t off, uint64_t len, uint32_t item,
-                   struct sf_pieces *pieces, struct sf_error *err)
+int sf_plan_some_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
+                        const struct sf_item_layout *layout, uint64_t off, uint64_t len,
+                        uint32_t item, struct sf_piece_window *w, struct sf_pieces *pieces,
+                        struct sf_error *err)
 {
 	const struct sf_key *k = &ckpt->key[t->key];
 	uint64_t elem = sf_dtype_info(t->dtype)->bytes, src[SF_DIMS_MAX], dst[SF_DIMS_MAX], end,
@@ -168,6 +177,8 @@ int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32
 			"tensor '%.*s': chunk %u, bytes %llu to %llu asked of %llu in %u chunks",
 			(int)SF_MIN(k->len, 200u), k->name, chunk, (unsigned long long)off,
 			(unsigned long long)end, (unsigned long long)t->bytes, t->nchunks);
+	if (w)
+		w->more = false;
 	if (!len)
 		return 0;
 	range = sf_region_range(t, off / elem, (end - 1) / elem + 1);
@@ -183,13 +194,21 @@ int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32
 		            .src = src,
 		            .dst = dst,
 		            .dst0 = -off };
-	return plan_pieces(&c, pieces, item, err);
+	return plan_pieces(&c, pieces, item, w, err);
 }
 
-int sf_plan_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
-                       const struct sf_item_layout *layout, const uint64_t *lo, const uint64_t *hi,
-                       const int64_t *dst_stride, uint32_t item, struct sf_pieces *pieces,
-                       struct sf_error *err)
+int sf_plan_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
+                   const struct sf_item_layout *layout, uint64_t off, uint64_t len, uint32_t item,
+                   struct sf_pieces *pieces, struct sf_error *err)
+{
+	return sf_plan_some_pieces(ckpt, t, chunk, layout, off, len, item, NULL, pieces, err);
+}
+
+int sf_plan_some_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
+                            const struct sf_item_layout *layout, const uint64_t *lo,
+                            const uint64_t *hi, const int64_t *dst_stride, uint32_t item,
+                            struct sf_piece_window *w, struct sf_pieces *pieces,
+                            struct sf_error *err)
 {
 	const struct sf_region box = sf_region_box(t, lo, hi);
 	uint64_t src[SF_DIMS_MAX], dst[SF_DIMS_MAX];
@@ -205,5 +224,14 @@ int sf_plan_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, ui
 		dst[d] = (uint64_t)dst_stride[d];
 		c.dst0 -= lo[d] * dst[d];
 	}
-	return plan_pieces(&c, pieces, item, err);
+	return plan_pieces(&c, pieces, item, w, err);
+}
+
+int sf_plan_box_pieces(const struct sf_ckpt *ckpt, const struct sf_tensor *t, uint32_t chunk,
+                       const struct sf_item_layout *layout, const uint64_t *lo, const uint64_t *hi,
+                       const int64_t *dst_stride, uint32_t item, struct sf_pieces *pieces,
+                       struct sf_error *err)
+{
+	return sf_plan_some_box_pieces(ckpt, t, chunk, layout, lo, hi, dst_stride, item, NULL,
+	                               pieces, err);
 }

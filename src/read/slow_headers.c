@@ -162,8 +162,6 @@ int sf_op_ask_slow(struct sf_op *op)
 	for (int i = 0; i < SEARCHES && r >= 0; i++)
 		if (op->slow->search[i].asked)
 			r = ask(op, &op->slow->search[i]);
-	if (r >= 0)
-		r = sf_coalesce_finish(&op->co);
 	sf_op_count_scratch(op);
 	op->io_at = 0;
 	return r < 0 ? sf_fail(&op->err, r, "no memory for archives") : SF_STEP_OTHER;
@@ -194,9 +192,6 @@ int sf_op_parse_slow(struct sf_op *op)
 {
 	int r = 0;
 
-	for (size_t i = 0; i < op->co.ranges.n; i++)
-		if (op->co.ranges.at[i].nscatter)
-			sf_range_scatter(&op->co, &op->co.ranges.at[i]);
 	for (int i = 0; i < SEARCHES && r >= 0; i++)
 		if (op->slow->search[i].asked)
 			r = take(op, &op->slow->search[i]);

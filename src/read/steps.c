@@ -25,7 +25,7 @@ static const struct state {
 	[SF_OP_CACHED] = { sf_op_use_cached, SF_OP_PIECES, SF_OP_BATCH },
 	[SF_OP_PIECES] = { sf_op_make_pieces, SF_OP_IO },
 	[SF_OP_IO] = { sf_op_io, SF_OP_SETTLE },
-	[SF_OP_SETTLE] = { sf_op_settle_batch, SF_OP_BATCH },
+	[SF_OP_SETTLE] = { sf_op_settle_batch, SF_OP_BATCH, SF_OP_PIECES },
 	[SF_OP_FINISH] = { sf_op_finish, SF_OP_DONE },
 };
 

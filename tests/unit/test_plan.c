@@ -35,6 +35,43 @@ static size_t npieces; /* of the last range */
 
 /* No assertion a byte: the framework writes one line for each. */
 
+static bool alike(const struct sf_piece *a, const struct sf_piece *b)
+{
+	return a->src_off == b->src_off && a->dst_off == b->dst_off && a->len == b->len &&
+	       a->count == b->count && a->src_step == b->src_step && a->dst_step == b->dst_step &&
+	       a->item == b->item && a->kind == b->kind;
+}
+
+/* Window by window, of @most pieces each, it is the same as at once. */
+static void check_windows(const struct sf_ckpt *ckpt, const struct sf_tensor *st,
+                          const struct item *items, uint64_t off, uint64_t len,
+                          const struct sf_u32s *chunks, const struct sf_pieces *all)
+{
+	struct sf_pieces some = { 0 };
+	size_t at = 0;
+
+	for (size_t i = 0; i < chunks->n; i++) {
+		struct sf_piece_window w = { .most = 1 + (off + len + i) % 5 };
+		do {
+			some.n = 0;
+			ck_assert_int_eq(sf_plan_some_pieces(ckpt, st, chunks->at[i],
+			                                     &items[chunks->at[i]].layout, off, len,
+			                                     (uint32_t)i, &w, &some, NULL),
+			                 0);
+			bool same = some.n <= all->n - at;
+			for (size_t k = 0; k < some.n && same; k++)
+				same = alike(&some.at[k], &all->at[at + k]);
+			if (some.n > w.most || (w.more && some.n != w.most) || !same)
+				ck_abort_msg("chunk %zu: %zu pieces behind %llu others differ", i,
+				             some.n, (unsigned long long)w.skip);
+			at += some.n;
+			w.skip += some.n;
+		} while (w.more);
+	}
+	ck_assert_uint_eq(at, all->n);
+	sf_pieces_release(&some);
+}
+
 static void check_range(const struct tc_tensor *t, const struct sf_ckpt *ckpt,
                         const struct item *items, const uint8_t *holds, uint64_t off, uint64_t len)
 {
@@ -71,6 +108,7 @@ static void check_range(const struct tc_tensor *t, const struct sf_ckpt *ckpt,
 		                   &pieces, &err);
 		ck_assert_msg(r == 0, "%s", err.msg);
 	}
+	check_windows(ckpt, st, items, off, len, &chunks, &pieces);
 	for (size_t i = 0; i < pieces.n; i++) {
 		const struct sf_piece *p = &pieces.at[i];
 		const struct item *item = &items[chunks.at[p->item]];
