@@ -317,7 +317,8 @@ TESTS_FUSE = \
 	%D%/unit/test_mountpoint \
 	%D%/unit/test_open_table \
 	%D%/unit/test_prefetch_rule \
-	%D%/unit/test_slot
+	%D%/unit/test_slot \
+	%D%/unit/test_steps
 if HAVE_FUSE_CUSTOM_IO
 TESTS_FUSE += %D%/unit/test_kernel_init
 endif
@@ -343,6 +344,7 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_unit_test_open_table_LDADD = $(fuse_test_libs)
 %C%_unit_test_prefetch_rule_LDADD = $(fuse_test_libs)
 %C%_unit_test_slot_LDADD = $(fuse_test_libs)
+%C%_unit_test_steps_LDADD = $(fuse_test_libs)
 %C%_unit_test_library_LDADD = libshardfuse.la $(CHECK_LIBS)
 %C%_unit_test_library_boxes_LDADD = libshardfuse.la $(CHECK_LIBS)
 

@@ -115,5 +115,18 @@ with attempt("after the lock"):
     with Mount(SRC, dir=MP):
         check("unmounted: it can be mounted again", targets() == 1, targets())
 
+# the daemon leaves the directory that it was started in
+with attempt("paths that are relative"):
+    os.mkdir(f"{TMP}/hf")
+    with open(f"{TMP}/hf/config.json", "w") as f:
+        f.write('{"model_type": "llama"}')
+    r = run(SRC, MP, "-o", "hf_files=hf", cwd=TMP)
+    try:
+        check("it mounts", r.returncode == 0, r.stderr)
+        with open(f"{MP}/hf/config.json") as f:
+            check("hf_files is found from there", "llama" in f.read())
+    finally:
+        unmount(MP)
+
 shutil.rmtree(TMP)
 finish()
