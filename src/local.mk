@@ -414,6 +414,7 @@ SF_SOURCES_SAVE = \
 	%D%/save/save.c \
 	%D%/save/save_agree.c \
 	%D%/save/save_commit.c \
+	%D%/save/save_counters.c \
 	%D%/save/save_dcp.c \
 	%D%/save/save_failure.c \
 	%D%/save/save_format.c \

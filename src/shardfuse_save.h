@@ -154,6 +154,14 @@ struct shardfuse_save_keep;
 SHARDFUSE_API int shardfuse_save_keep_new(struct shardfuse_save_keep **ret,
                                           struct shardfuse_error *err);
 SHARDFUSE_API void shardfuse_save_keep_free(struct shardfuse_save_keep *keep); /* NULL is fine */
+/*
+ * What this rank's saves through @keep have done so far, in the text format that Prometheus reads:
+ * shardfuse_save_phases_total{phase,outcome}, shardfuse_save_seconds_total{phase} and
+ * shardfuse_save_bytes_total{phase}; phases are plan, stage, write, commit. NUL-terminated; free with
+ * shardfuse_free. Any thread, also while a save is under way. -ENOMEM.
+ */
+SHARDFUSE_API int shardfuse_save_keep_counters(const struct shardfuse_save_keep *keep, char **ret,
+                                               struct shardfuse_error *err);
 
 /* ---- a save ---- */
 

@@ -116,6 +116,7 @@ TESTS_UNIT = \
 	%D%/unit/test_save_write \
 	%D%/unit/test_save_item_bytes \
 	%D%/unit/test_save \
+	%D%/unit/test_save_counters \
 	%D%/unit/test_save_values \
 	%D%/unit/test_session \
 	%D%/unit/test_sessions \

@@ -11,13 +11,15 @@ void sf_save_log(const struct shardfuse_save *s, const char *phase, int64_t bega
                  uint64_t bytes, int r, const struct sf_error *err)
 {
 	struct sf_buf b = { .limit = 1 << 16 };
+	const int64_t ms = sf_now_ms() - began_ms;
 
+	sf_save_count(&s->keep->counters, phase, ms, bytes, r >= 0);
 	if (!s->opt.log)
 		return;
 	sf_buf_printf(&b, "{\"phase\": \"%s\", \"rank\": %u, \"target\": ", phase, s->comm.rank);
 	sf_escape_json(&b, s->target, strlen(s->target));
-	sf_buf_printf(&b, ", \"ms\": %lld, \"bytes\": %llu, \"outcome\": ",
-	              (long long)(sf_now_ms() - began_ms), (unsigned long long)bytes);
+	sf_buf_printf(&b, ", \"ms\": %lld, \"bytes\": %llu, \"outcome\": ", (long long)ms,
+	              (unsigned long long)bytes);
 	if (r >= 0)
 		sf_buf_str(&b, "\"ok\"");
 	else

@@ -27,7 +27,18 @@ struct sf_save_before {
 	struct sf_global_plan global; /* rank 0's; empty while a save has it */
 };
 
+#define SF_SAVE_PHASES 4
+/* save_counters.c: of a keep's saves, by phase. */
+struct sf_save_counters {
+	_Atomic uint64_t ended[SF_SAVE_PHASES], failed[SF_SAVE_PHASES]; /* ended: well */
+	_Atomic uint64_t ms[SF_SAVE_PHASES], bytes[SF_SAVE_PHASES];
+};
+/* A phase ended. */
+void sf_save_count(struct sf_save_counters *c, const char *phase, int64_t ms, uint64_t bytes,
+                   bool ok);
+
 struct shardfuse_save_keep {
+	struct sf_save_counters counters;
 	struct sf_stage_pool *pool;
 	struct sf_save_before before;
 	struct {
@@ -80,7 +91,7 @@ void sf_save_manifest_tell(const struct sf_shard_file *file, unsigned n, struct 
 int sf_save_manifest_write(const struct shardfuse_save *s, const void *const *record,
                            const size_t *len, uint32_t n, size_t at, struct sf_error *err);
 
-/* save_log.c: a phase ended. @r: how; @err its message, when it failed. */
+/* save_log.c: a phase ended, which is counted and told. @r: how; @err its message, when it failed. */
 void sf_save_log(const struct shardfuse_save *s, const char *phase, int64_t began_ms,
                  uint64_t bytes, int r, const struct sf_error *err);
 
