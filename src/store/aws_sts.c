@@ -87,7 +87,8 @@ static int told(const struct sf_http_answer *a, struct sf_aws_credentials *ret,
 	if (a->status == 200)
 		return sf_aws_reply_xml(a->body, a->len, ret, err);
 	if (sf_s3_error_parse(a->body, a->len, &e))
-		return sf_fail(err, -EIO, "STS answers %u %s: %s", a->status, e.code, e.message);
+		return sf_fail(err, a->status == 403 ? -EACCES : -EIO, "STS answers %u %s: %s",
+		               a->status, e.code, e.message);
 	return sf_fail(err, -EIO, "STS answers %u", a->status);
 }
 

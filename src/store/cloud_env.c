@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "store/cloud_env.h"
+#include "store/outage.h"
 #include "store/remote.h"
 
 static char *get_variable(void *arg, const char *name)
@@ -44,6 +45,7 @@ void sf_cloud_env_of(struct sf_remote_store *s, const char *home, struct sf_clou
 		.ask_arg = s,
 		.now = now,
 		.timeout_ms = s->s.io->timeout_ms,
+		.retry_ms = sf_outage_first_ms(s->s.io),
 	};
 }
 

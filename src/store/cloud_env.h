@@ -15,6 +15,7 @@ struct sf_cloud_env {
 	int64_t (*now)(void *arg); /* seconds since 1970 */
 	unsigned program_ms;       /* what a program may take; 0: a minute */
 	unsigned timeout_ms;       /* what a fetch of credentials may take in all; 0: any time */
+	unsigned retry_ms;         /* what the first wait before a further fetch is at most */
 	int64_t end_ns;    /* of sf_now_ns(): the fetch under way has taken that then; 0: never */
 	bool wants_region; /* nobody named one: the machine is asked where it is */
 	const _Atomic bool *stop; /* true: nobody wants an answer any more; NULL: somebody does */

@@ -64,7 +64,10 @@ void sf_trip_park(struct sf_trip *t)
 	struct sf_remote_store *store = t->src->store;
 	bool cancelled;
 
-	t->wait = (struct sf_renew_wait){ .ready = ready };
+	t->wait = (struct sf_renew_wait){
+		.ready = ready,
+		.end_ns = t->end_ns ? t->end_ns - sf_outage_slack_ns(t->src->s.io) : 0,
+	};
 	pthread_mutex_lock(&t->src->locked.m);
 	cancelled = t->cancelled;
 	t->parked = !cancelled;

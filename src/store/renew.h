@@ -12,6 +12,12 @@
  * and again from a quarter of an hour before it ends. Who asks meanwhile gets the old one, as long
  * as that holds. A fetch that failed is not repeated for a second, then two, four, up to a minute:
  * until then its error is the answer, where no value holds.
+ *
+ * Once there was a value, who gives them may be away for a while, as a server may: then a fetch that
+ * failed is repeated by that one thread, with waits that grow to twenty-five times env->retry_ms at
+ * most, for as long as somebody waits whose end has not come. What is said for good (no permission,
+ * no such role: -EACCES, -EINVAL, -ENOTSUP, -ENOKEY, -EKEYREJECTED) ends them at once. Where env has
+ * no timeout_ms there is no end, and no repeating.
  */
 struct sf_renew_ops {
 	size_t size; /* bytes of a value */
@@ -33,8 +39,8 @@ void sf_renew_free(struct sf_renew *r); /* stops a fetch; nobody waits any more;
 
 /* All below: any thread. */
 
-/* A copy of the value, to @ret as ops->copy makes it; waits for one if it must. The error is that of
- * the fetch. */
+/* A copy of the value, to @ret as ops->copy makes it; waits for one if it must, for env->timeout_ms where
+ * fetches are repeated. The error is that of the last fetch. */
 int sf_renew_get(struct sf_renew *r, void *ret, struct sf_error *err);
 /* The same without waiting: -EAGAIN (no message): one is being fetched. */
 int sf_renew_try(struct sf_renew *r, void *ret, struct sf_error *err);
@@ -45,6 +51,7 @@ struct sf_renew_wait {
 	 * failed, and @why. It may take no lock that is held when any of these functions is
 	 * called. */
 	void (*ready)(struct sf_renew_wait *w, int r, const char *why);
+	int64_t end_ns; /* of sf_now_ns(): it is of no use then; 0: it waits for one fetch alone */
 	struct sf_renew_wait *prev, *next;
 	bool listed;
 };

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "base/mem.h"
 #include "sf_test.h"
 #include "store/renew.h"
@@ -316,6 +317,156 @@ START_TEST(threads_fetch_once_for_all)
 }
 END_TEST
 
+/* ---- who gives them is away ---- */
+
+static struct sf_renew *riding(int64_t lasts)
+{
+	const struct sf_cloud_env env = {
+		.arg = &w, .now = now, .timeout_ms = 600000, .retry_ms = 4
+	};
+
+	begin(lasts);
+	sf_renew_free(w.renew);
+	ck_assert_int_eq(sf_renew_new(&ops, &env, &w, &w.renew, NULL), 0);
+	return w.renew;
+}
+
+static struct ends {
+	_Atomic unsigned good, bad;
+	char why[SF_ERROR_MAX];
+} ends;
+
+static void count_end(struct sf_renew_wait *wait, int r, const char *why)
+{
+	(void)wait;
+	if (r < 0)
+		snprintf(ends.why, sizeof(ends.why), "%s", why);
+	*(r < 0 ? &ends.bad : &ends.good) += 1;
+}
+
+static void park(struct sf_renew_wait *wait, int64_t end_ns)
+{
+	unsigned n;
+
+	*wait = (struct sf_renew_wait){ .ready = count_end, .end_ns = end_ns };
+	ck_assert_int_eq(sf_renew_try(w.renew, &n, NULL), -EAGAIN);
+	sf_renew_park(w.renew, wait);
+}
+
+START_TEST(who_waits_does_so_until_they_are_given_again)
+{
+	const int64_t end_ns = sf_now_ns() + INT64_C(600000000000);
+	struct sf_renew_wait wait[3];
+
+	memset(&ends, 0, sizeof(ends));
+	riding(3600);
+	ck_assert_uint_eq(get(), 1);
+	w.result = -EIO;
+	w.now += 3600;
+	w.open = false;
+	for (int i = 0; i < 3; i++)
+		park(&wait[i], end_ns);
+	w.open = true;
+	while (w.fetches < 6) /* one for all, again and again */
+		usleep(1000);
+	ck_assert_uint_eq(ends.good + ends.bad, 0);
+	w.result = 0;
+	while (ends.good < 3)
+		usleep(1000);
+	ck_assert_uint_eq(ends.bad, 0);
+	ck_assert_uint_ge(get(), 7);
+	sf_renew_free(w.renew);
+}
+END_TEST
+
+START_TEST(who_asks_and_waits_is_given_them_too)
+{
+	pthread_t t;
+
+	riding(3600);
+	ck_assert_uint_eq(get(), 1);
+	w.result = -ETIMEDOUT;
+	w.now += 3600;
+	ck_assert_int_eq(pthread_create(&t, NULL, get_one, NULL), 0);
+	while (w.fetches < 4)
+		usleep(1000);
+	w.result = 0;
+	w.lasts = 0;
+	pthread_join(t, NULL);
+	sf_renew_free(w.renew);
+}
+END_TEST
+
+START_TEST(whose_end_comes_is_told_how_often_it_was_tried)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_renew_wait wait;
+	unsigned n, fetches;
+
+	memset(&ends, 0, sizeof(ends));
+	riding(3600);
+	ck_assert_uint_eq(get(), 1);
+	w.result = -EIO;
+	w.now += 3600;
+	w.open = false;
+	park(&wait, sf_now_ns() + INT64_C(400000000));
+	w.open = true;
+	while (!ends.bad)
+		usleep(1000);
+	ck_assert_msg(strstr(ends.why, "failed") && (w.fetches < 3 || strstr(ends.why, "(asked ")),
+	              "%s", ends.why);
+	/* who comes now is told at once, for a while */
+	while (sf_renew_try(w.renew, &n, &err) == -EAGAIN)
+		;
+	fetches = w.fetches;
+	ck_assert_int_eq(sf_renew_get(w.renew, &n, &err), -EIO);
+	ck_assert_uint_eq(w.fetches, fetches);
+	w.now += 60;
+	w.result = 0;
+	ck_assert_uint_gt(get(), fetches);
+	sf_renew_free(w.renew);
+}
+END_TEST
+
+START_TEST(what_is_refused_for_good_is_said_at_once)
+{
+	struct sf_renew_wait wait;
+
+	memset(&ends, 0, sizeof(ends));
+	riding(3600);
+	ck_assert_uint_eq(get(), 1);
+	w.result = -EACCES;
+	w.now += 3600;
+	w.open = false;
+	park(&wait, sf_now_ns() + INT64_C(600000000000));
+	w.open = true;
+	while (!ends.bad)
+		usleep(1000);
+	ck_assert_uint_eq(w.fetches, 2);
+	sf_renew_free(w.renew);
+}
+END_TEST
+
+START_TEST(the_end_does_not_wait_for_the_next_try)
+{
+	struct sf_renew_wait wait;
+
+	memset(&ends, 0, sizeof(ends));
+	riding(3600);
+	ck_assert_uint_eq(get(), 1);
+	w.result = -EIO;
+	w.now += 3600;
+	w.open = false;
+	park(&wait, sf_now_ns() + INT64_C(600000000000));
+	w.open = true;
+	while (w.fetches < 3)
+		usleep(1000);
+	ck_assert(sf_renew_leave(w.renew, &wait));
+	sf_renew_free(w.renew);
+	ck_assert_uint_eq(ends.good + ends.bad, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("renew");
@@ -323,6 +474,11 @@ int main(void)
 
 	tcase_set_timeout(t, 30);
 	tcase_add_test(t, a_value_is_fetched_once_and_kept);
+	tcase_add_test(t, who_waits_does_so_until_they_are_given_again);
+	tcase_add_test(t, who_asks_and_waits_is_given_them_too);
+	tcase_add_test(t, whose_end_comes_is_told_how_often_it_was_tried);
+	tcase_add_test(t, what_is_refused_for_good_is_said_at_once);
+	tcase_add_test(t, the_end_does_not_wait_for_the_next_try);
 	tcase_add_test(t, who_has_a_good_one_does_not_wait_for_the_next);
 	tcase_add_test(t, what_fails_is_not_fetched_at_once_again);
 	tcase_add_test(t, a_clock_that_is_set_back_keeps_nobody_waiting);
