@@ -104,6 +104,8 @@ SF_SOURCES_STORE = \
 	%D%/store/s3_list.c \
 	%D%/store/s3_place.c \
 	%D%/store/s3_probe.c \
+	%D%/store/s3_put.c \
+	%D%/store/s3_put_xml.c \
 	%D%/store/s3_sign.c \
 	%D%/store/s3_time.c \
 	%D%/store/source.c \

@@ -470,7 +470,7 @@ check_PROGRAMS += %D%/tool_fuzz_pack
 %C%_tool_fuzz_pack_SOURCES = %D%/tool_fuzz_pack.c %D%/fuzz/fz_files.c %D%/fuzz/fz_files.h
 
 # What interop tests in Python drive: values written again, an archive written by us.
-check_PROGRAMS += %D%/tool_aws_credentials %D%/tool_repickle %D%/tool_s3_sign %D%/tool_save %D%/tool_save_bytes %D%/tool_write_pt %D%/tool_write_st
+check_PROGRAMS += %D%/tool_aws_credentials %D%/tool_repickle %D%/tool_s3_sign %D%/tool_save %D%/tool_save_bytes %D%/tool_upload %D%/tool_write_pt %D%/tool_write_st
 
 TESTS += contrib/check-layers.sh contrib/check-docs.sh contrib/check-circles.sh contrib/check-headers.sh contrib/check-library.sh
 TEST_EXTENSIONS = .sh

@@ -5,6 +5,7 @@
 
 #include "base/mem.h"
 #include "store/filter.h"
+#include "store/upload.h"
 
 static int forward_try(struct sf_source *src, uint64_t off, const struct iovec *iov, int niov,
                        uint64_t len, struct sf_error *err)
@@ -95,6 +96,8 @@ void sf_filter_init(struct sf_filter *f, const struct sf_source_ops *own, struct
 struct filter_store {
 	struct sf_store s;
 	struct sf_store_ops ops;
+	struct sf_put_ops
+		put; /* the inner one's, if it has any: what is written goes through as it is */
 	struct sf_store *inner;
 	sf_store_wrap *wrap;
 	sf_store_fd *fd;
@@ -128,6 +131,71 @@ static int filter_look(struct sf_store *s, const char *const *names, size_t n,
 	struct filter_store *f = (struct filter_store *)s;
 
 	return f->inner->ops->look(f->inner, names, n, each, arg, err);
+}
+
+static struct sf_store *inner_of(struct sf_store *s)
+{
+	return ((struct filter_store *)s)->inner;
+}
+
+static int filter_put(struct sf_store *s, const struct sf_put_to *to,
+                      const struct sf_put_body *body, char **ret_etag, struct sf_error *err)
+{
+	return inner_of(s)->ops->put->put(inner_of(s), to, body, ret_etag, err);
+}
+
+static int filter_begin(struct sf_store *s, const struct sf_put_to *to, char **ret_id,
+                        struct sf_error *err)
+{
+	return inner_of(s)->ops->put->begin(inner_of(s), to, ret_id, err);
+}
+
+static int filter_part(struct sf_store *s, const struct sf_put_to *to, const char *id,
+                       uint32_t number, const struct sf_put_body *body, char **ret_etag,
+                       struct sf_error *err)
+{
+	return inner_of(s)->ops->put->part(inner_of(s), to, id, number, body, ret_etag, err);
+}
+
+static int filter_finish(struct sf_store *s, const struct sf_put_to *to, const char *id,
+                         const char *const *etag, uint32_t n, char **ret_etag, struct sf_error *err)
+{
+	return inner_of(s)->ops->put->finish(inner_of(s), to, id, etag, n, ret_etag, err);
+}
+
+static int filter_abort(struct sf_store *s, const struct sf_put_to *to, const char *id,
+                        struct sf_error *err)
+{
+	return inner_of(s)->ops->put->abort(inner_of(s), to, id, err);
+}
+
+static int filter_remove(struct sf_store *s, const struct sf_put_to *to, struct sf_error *err)
+{
+	return inner_of(s)->ops->put->remove(inner_of(s), to, err);
+}
+
+static int filter_unfinished(struct sf_store *s, const struct sf_put_to *to,
+                             int (*each)(void *arg, const char *name, const char *id), void *arg,
+                             struct sf_error *err)
+{
+	return inner_of(s)->ops->put->unfinished(inner_of(s), to, each, arg, err);
+}
+
+static const struct sf_put_ops *forward_put(struct filter_store *f, const struct sf_put_ops *in)
+{
+	if (!in)
+		return NULL;
+	f->put = (struct sf_put_ops){ .part_min = in->part_min,
+		                      .part_max = in->part_max,
+		                      .parts_max = in->parts_max,
+		                      .put = filter_put,
+		                      .begin = filter_begin,
+		                      .part = filter_part,
+		                      .finish = filter_finish,
+		                      .abort = filter_abort,
+		                      .remove = filter_remove,
+		                      .unfinished = filter_unfinished };
+	return &f->put;
 }
 
 static void filter_store_free(struct sf_store *s)
@@ -175,6 +243,7 @@ int sf_store_filter(struct sf_store *s, sf_store_wrap *wrap, void (*done)(void *
 	f->ops = (struct sf_store_ops){ .open = filter_open,
 		                        .list = filter_list,
 		                        .look = s->ops->look ? filter_look : NULL,
+		                        .put = forward_put(f, s->ops->put),
 		                        .free = filter_store_free };
 	f->s = (struct sf_store){ .ops = &f->ops,
 		                  .io = s->io,

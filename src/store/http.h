@@ -38,7 +38,7 @@ struct sf_http_req {
 	size_t body_len;
 	const char *ca_bundle; /* NULL: that of the environment (http_world.h), or the system's */
 	unsigned timeout_ms;   /* of all of it, from when it is sent; 0: none */
-	unsigned stall_ms;     /* without a byte; 0: none */
+	unsigned stall_ms;     /* without a byte, to or fro; 0: none */
 	int64_t not_before_ns; /* of sf_now_ns(): it is sent then; 0: at once */
 	bool no_proxy;         /* for servers next door: metadata */
 	/* redirects, five at most, never from https to http; Authorization goes to the host that it
@@ -85,6 +85,7 @@ struct sf_http_ask {
 	const char *ca_bundle;
 	uint64_t limit;      /* bytes of the answer's body: more is -E2BIG */
 	unsigned timeout_ms; /* of all of it; 0: the io's */
+	unsigned stall_ms;   /* as sf_http_req's */
 	bool no_proxy, follow;
 	const _Atomic bool *stop;        /* true: it is not waited for any longer, -ECANCELED;
 	                              NULL: the io's */

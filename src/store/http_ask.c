@@ -113,6 +113,7 @@ static int prepare(struct asking *a, const struct sf_io *io, struct sf_error *er
 		                       .ca_bundle = ask->ca_bundle,
 		                       .timeout_ms =
 		                               ask->timeout_ms ? ask->timeout_ms : io->timeout_ms,
+		                       .stall_ms = ask->stall_ms,
 		                       .no_proxy = ask->no_proxy,
 		                       .follow = ask->follow,
 		                       .answer = on_answer,

@@ -42,6 +42,7 @@ struct flight {
 	int r;         /* what a callback said */
 	int no_socket; /* the errno that there was none with; 0 */
 	int64_t heard_ns;
+	curl_off_t sent; /* bytes of the request's body */
 	char why[CURL_ERROR_SIZE];
 	struct flight *prev, *next;
 };
@@ -271,6 +272,7 @@ static struct flight *new_flight(struct worker *w)
 	sf_buf_reset(&f->head.text);
 	f->answered = false;
 	f->r = f->no_socket = 0;
+	f->sent = 0;
 	f->why[0] = '\0';
 	f->prev = f->next = NULL;
 	f->heard_ns = sf_now_ns();
@@ -426,6 +428,17 @@ static void end_cancelled(struct worker *w, bool all)
 }
 
 /* Servers that say nothing for too long: libcurl looks at an average speed, which is seconds late. */
+static void see_sent(struct flight *f, int64_t now)
+{
+	curl_off_t sent = 0;
+
+	if (!f->req->body_len || curl_easy_getinfo(f->easy, CURLINFO_SIZE_UPLOAD_T, &sent) ||
+	    sent == f->sent)
+		return;
+	f->sent = sent;
+	f->heard_ns = now;
+}
+
 static int end_stalled(struct worker *w, int most_ms)
 {
 	const int64_t now = sf_now_ns();
@@ -435,6 +448,7 @@ static int end_stalled(struct worker *w, int most_ms)
 		next = f->next;
 		if (!req->stall_ms)
 			continue;
+		see_sent(f, now);
 		int64_t left = f->heard_ns / 1000000 + req->stall_ms - now / 1000000;
 		if (left <= 0)
 			land(w, f,

@@ -104,5 +104,17 @@ bool sf_remote_failed(struct sf_remote_store *s, const char *url, int64_t sent_n
  */
 int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
                   struct sf_http_answer *ret, struct sf_error *err);
+/*
+ * The same of a request that may have a long body: @make fills in URL and headers before each try (what it
+ * made before is its to free), so that no signature or token grows old while it is tried. Its deadline is the
+ * io's, or @ask->timeout_ms where that is later, and as long again as the body takes at 64 KB/s.
+ */
+typedef int sf_remote_make(void *arg, struct sf_http_ask *ask, struct sf_error *err);
+int sf_remote_ask_made(struct sf_remote_store *s, const struct sf_http_ask *ask,
+                       sf_remote_make *make, void *arg, struct sf_http_answer *ret,
+                       struct sf_error *err);
+/* Before the @n-th further try (1, 2 ...) of something that several requests make up: waits as they do. False:
+ * @stop (NULL: the io's), or it was tried often enough. */
+bool sf_remote_pause(struct sf_remote_store *s, unsigned n, const _Atomic bool *stop);
 
 #endif

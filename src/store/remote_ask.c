@@ -10,6 +10,8 @@
 /* A server that never answered is more likely misspelt than about to come back. */
 #define UNREACHED_TRIES 3
 
+#define BODY_SLOWEST 64 /* bytes a ms: slower than that nobody writes */
+
 #define LOOK_MS 50 /* how often it is looked whether anybody still wants the answer */
 
 /* False: nobody does. */
@@ -48,11 +50,27 @@ static int64_t again_ms(struct sf_remote_store *s, const char *url, int64_t sent
 	                        left_ms(end_ns));
 }
 
+bool sf_remote_pause(struct sf_remote_store *s, unsigned n, const _Atomic bool *stop)
+{
+	int64_t ms =
+		sf_http_again_ms(sf_outage_first_ms(s->s.io), n, sf_http_random(), -1, INT64_MAX);
+
+	return ms >= 0 && wait_ms(ms, stop ? stop : &s->s.io->stop);
+}
+
 int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
                   struct sf_http_answer *ret, struct sf_error *err)
 {
-	int64_t end_ns = s->s.io->timeout_ms ? sf_now_ns() + (int64_t)s->s.io->timeout_ms * 1000000
-	                                     : INT64_MAX;
+	return sf_remote_ask_made(s, ask, NULL, NULL, ret, err);
+}
+
+int sf_remote_ask_made(struct sf_remote_store *s, const struct sf_http_ask *ask,
+                       sf_remote_make *make, void *arg, struct sf_http_answer *ret,
+                       struct sf_error *err)
+{
+	int64_t all_ms = (int64_t)SF_MAX(s->s.io->timeout_ms, ask->timeout_ms) +
+	                 (int64_t)(ask->body_len / BODY_SLOWEST);
+	int64_t end_ns = s->s.io->timeout_ms ? sf_now_ns() + all_ms * 1000000 : INT64_MAX;
 
 	for (unsigned tries = 1;; tries++) {
 		struct sf_http_ask one = *ask;
@@ -61,7 +79,11 @@ int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
 		int r;
 
 		if (s->s.io->timeout_ms)
-			one.timeout_ms = (unsigned)SF_MAX(left_ms(end_ns), (int64_t)1);
+			one.timeout_ms = (unsigned)SF_MIN(SF_MAX(left_ms(end_ns), (int64_t)1),
+			                                  (int64_t)INT32_MAX);
+		r = make ? make(arg, &one, err) : 0;
+		if (r < 0)
+			return r;
 		r = sf_http_ask(s->s.io, &one, ret, &why);
 		if (r >= 0)
 			atomic_store_explicit(&s->reached, true, memory_order_relaxed);
@@ -77,7 +99,7 @@ int sf_remote_ask(struct sf_remote_store *s, const struct sf_http_ask *ask,
 		              (tries == UNREACHED_TRIES &&
 		               !atomic_load_explicit(&s->reached, memory_order_relaxed))))
 			return sf_fail(err, r, "%s", why.msg);
-		ms = again_ms(s, ask->url, sent_ns, r >= 0 ? ret->after_ms : -1, tries, end_ns,
+		ms = again_ms(s, one.url, sent_ns, r >= 0 ? ret->after_ms : -1, tries, end_ns,
 		              why.msg);
 		if (ms < 0)
 			return r < 0 ? sf_fail(err, r, "%s", why.msg) : r;

@@ -13,6 +13,8 @@
 #define RENEW_S 5       /* a request signed before credentials were renewed may fail after that */
 #define SKEW_LEAST_S 60 /* a smaller one is not what the server complains of */
 #define BODY_MAX 65536
+#define HEADERS_MAX 8  /* of a caller's */
+#define STALL_MS 60000 /* a body of which nothing goes on for so long is sent anew */
 #define REGION_CHARS "abcdefghijklmnopqrstuvwxyz0123456789-"
 
 /* ---- a request ---- */
@@ -35,11 +37,28 @@ static char **copy_headers(const char *const *headers)
 	return to;
 }
 
-int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const char *query,
+/* The payer's, and the caller's. */
+static int own_headers(const struct sf_s3_store *s, const struct sf_s3_what *what,
+                       const char *ret[HEADERS_MAX + 2])
+{
+	size_t n = 0;
+
+	if (s->payer)
+		ret[n++] = "x-amz-request-payer: requester";
+	for (size_t i = 0; what->headers && what->headers[i]; i++) {
+		if (i == HEADERS_MAX)
+			return -E2BIG;
+		ret[n++] = what->headers[i];
+	}
+	ret[n] = NULL;
+	return 0;
+}
+
+int sf_s3_call(struct sf_s3_store *s, const struct sf_s3_what *what, const char *payload,
                bool may_wait, struct sf_remote_call *ret, struct sf_error *err)
 {
 	struct sf_buf host = { .limit = 4096 }, path = { .limit = 65536 }, url = { .limit = 65536 };
-	const char *const headers[] = { s->payer ? "x-amz-request-payer: requester" : NULL, NULL };
+	const char *headers[HEADERS_MAX + 2];
 	struct sf_aws_credentials cred = { .expires = 0 };
 	struct sf_remote_call call = { .url = NULL };
 	char region[sizeof(s->locked.region)];
@@ -50,6 +69,11 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 	if (r < 0)
 		return r;
 	bool anonymous = r == 1;
+	r = own_headers(s, what, headers);
+	if (r < 0) {
+		sf_aws_credentials_release(&cred);
+		return sf_fail(err, r, "a request with more than %d headers", HEADERS_MAX);
+	}
 	pthread_mutex_lock(&s->locked.m);
 	if (s->locked.guessed && !anonymous && cred.region &&
 	    strspn(cred.region, REGION_CHARS) == strlen(cred.region)) {
@@ -62,7 +86,7 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 	snprintf(s->locked.key_id, sizeof(s->locked.key_id), "%s", anonymous ? "" : cred.key_id);
 	snprintf(s->locked.from, sizeof(s->locked.from), "%s", anonymous ? "" : cred.from);
 	pthread_mutex_unlock(&s->locked.m);
-	sf_s3_place_request(&s->place, region, key, query, &host, &path, &url);
+	sf_s3_place_request(&s->place, region, what->key, what->query, &host, &path, &url);
 	r = sf_buf_check(&url);
 	if (r < 0) {
 		sf_fail(err, r, "a URL is longer than 65536 bytes or memory is out");
@@ -71,14 +95,14 @@ int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const
 		r = call.headers ? 0 : sf_fail(err, -ENOMEM, "no memory for a request");
 	} else {
 		const struct sf_s3_request req = {
-			.method = method,
+			.method = what->method,
 			.host = sf_buf_cstr(&host),
 			.path = sf_buf_cstr(&path),
-			.query = query,
+			.query = what->query,
 			.region = region,
 			.service = "s3",
 			.headers = headers,
-			.payload = SF_S3_EMPTY,
+			.payload = payload,
 			.now = s->b.env.now(s->b.env.arg) + skew_s,
 			.keys = s->keys,
 		};
@@ -101,10 +125,11 @@ static int remote_call(struct sf_remote_store *r, const char *name, struct sf_re
 {
 	struct sf_s3_store *s = (struct sf_s3_store *)r;
 	SF_FREE char *key = sf_bucket_key(&s->b, name);
+	const struct sf_s3_what what = { .method = "GET", .key = key, .query = "" };
 
 	if (!key)
 		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
-	return sf_s3_call(s, "GET", key, "", false, ret, err);
+	return sf_s3_call(s, &what, SF_S3_EMPTY, false, ret, err);
 }
 
 /* ---- an answer that refuses ---- */
@@ -290,85 +315,186 @@ const struct sf_remote_ops sf_s3_remote_ops = { .call = remote_call,
 	                                        .waits_for = remote_waits_for,
 	                                        .refused = remote_refused };
 
-/* ---- small requests ---- */
+/* ---- requests that are waited for ---- */
 
-/* @want of the caller behind ours. */
-#define OWN 2
 #define WANT_MAX 8
 
-static int ask_once(struct sf_s3_store *s, const char *method, const char *key, const char *query,
-                    const char *const *want, uint64_t limit, unsigned *ret_as,
-                    struct sf_http_answer *ret, struct sf_error *err)
-{
-	const char *names[OWN + WANT_MAX + 1] = { "x-amz-bucket-region", "date" };
-	struct sf_remote_call call = { .url = NULL };
-	int r = sf_s3_call(s, method, key, query, true, &call, err);
+/* Through all of its tries, which are signed one by one. */
+struct doing {
+	struct sf_s3_store *s;
+	const struct sf_s3_what *what;
+	struct sf_remote_call call; /* the last */
+	char payload[65];
+	int last; /* what the last refusal means, should it not pass */
+};
 
-	for (size_t i = 0; want && want[i] && i < WANT_MAX; i++)
-		names[OWN + i] = want[i];
-	if (r < 0)
-		return r;
-	const struct sf_http_ask what = {
-		.method = method,
-		.url = call.url,
-		.headers = (const char *const *)call.headers,
-		.ca_bundle = sf_remote_ca_bundle(&s->b.r),
-		.limit = limit,
+static int make(void *arg, struct sf_http_ask *ask, struct sf_error *err)
+{
+	struct doing *d = arg;
+
+	sf_remote_call_release(&d->call);
+	int r = sf_s3_call(d->s, d->what, d->payload, true, &d->call, err);
+	ask->url = d->call.url;
+	ask->headers = (const char *const *)d->call.headers;
+	return r;
+}
+
+static int ask_once(struct doing *d, unsigned *ret_as, struct sf_http_answer *ret,
+                    struct sf_error *err)
+{
+	const char *names[SF_S3_WANT + WANT_MAX + 1] = { "x-amz-bucket-region", "date" };
+	const struct sf_s3_what *what = d->what;
+	int r;
+
+	for (size_t i = 0; what->want && what->want[i] && i < WANT_MAX; i++)
+		names[SF_S3_WANT + i] = what->want[i];
+	const struct sf_http_ask ask = {
+		.method = what->method,
+		.body = what->body,
+		.body_len = what->body_len,
+		.ca_bundle = sf_remote_ca_bundle(&d->s->b.r),
+		.limit = what->limit,
+		.timeout_ms = what->timeout_ms,
+		.stall_ms = what->body_len && !what->timeout_ms ? STALL_MS : 0,
+		.stop = what->stop,
 		.want_headers = names,
 	};
 	*ret = (struct sf_http_answer){ 0 };
-	*ret_as = call.as;
-	r = sf_remote_ask(&s->b.r, &what, ret, err);
-	sf_remote_call_release(&call);
+	r = sf_remote_ask_made(&d->s->b.r, &ask, make, d, ret, err);
+	*ret_as = d->call.as;
+	sf_remote_call_release(&d->call);
 	return r;
+}
+
+/* What is true of a body depends on whether anybody on the way could change it: over TLS nobody can, and the hash
+ * would cost more than all the rest. */
+static int hash_body(struct doing *d, struct sf_error *err)
+{
+	const struct sf_s3_what *what = d->what;
+	int r = 0;
+
+	if (!what->body_len)
+		memcpy(d->payload, SF_S3_EMPTY, sizeof(d->payload));
+	else if (!d->s->place.host || d->s->place.https)
+		snprintf(d->payload, sizeof(d->payload), "UNSIGNED-PAYLOAD");
+	else
+		r = sf_s3_payload(what->body, what->body_len, d->payload);
+	return r < 0 ? sf_fail(err, r, "no memory for a request") : 0;
+}
+
+static bool is_understood(const struct sf_s3_what *what, unsigned status)
+{
+	if (status / 100 == 2)
+		return true;
+	for (const unsigned *also = what->also; also && *also; also++)
+		if (*also == status)
+			return true;
+	return false;
+}
+
+/* Trouble that passes although its status does not say so. */
+static bool passes(const struct sf_http_answer *a)
+{
+	static const char *const codes[] = { "RequestTimeout",
+		                             "BadDigest",
+		                             "IncompleteBody",
+		                             "OperationAborted",
+		                             "SlowDown",
+		                             "Throttling",
+		                             "ThrottlingException",
+		                             "RequestLimitExceeded",
+		                             "BandwidthLimitExceeded",
+		                             NULL };
+	struct sf_s3_error e;
+
+	return (a->status == 400 || a->status == 409) && sf_s3_error_parse(a->body, a->len, &e) &&
+	       is_one_of(e.code, codes);
+}
+
+/* Without a body a refusal does not say why: the same as a GET has one, of which one byte is enough. 1: it is the
+ * object alone that is refused. */
+static int look_why(struct sf_s3_store *s, const _Atomic bool *stop, unsigned *as,
+                    struct sf_http_answer *a, struct sf_error *err)
+{
+	static const struct sf_s3_what list = { .method = "GET",
+		                                .query = "list-type=2&max-keys=0",
+		                                .limit = BODY_MAX };
+	struct sf_s3_what what = list;
+	struct doing d = { .s = s, .what = &what, .payload = SF_S3_EMPTY };
+	int r;
+
+	what.stop = stop;
+	sf_http_answer_release(a);
+	r = ask_once(&d, as, a, err);
+	if (r < 0 || a->status != 200)
+		return r;
+	sf_http_answer_release(a);
+	return 1;
+}
+
+/* One round: 0 it is answered; SF_REMOTE_AGAIN what was wrong is mended, and @said; negative, with @err. */
+static int ask_round(struct doing *d, unsigned round, struct sf_http_answer *ret,
+                     struct sf_error *said, struct sf_error *err)
+{
+	const bool head = strcmp(d->what->method, "HEAD") == 0;
+	struct sf_http_answer a;
+	unsigned as;
+	int r = ask_once(d, &as, &a, err);
+
+	if (r < 0)
+		return r;
+	if (is_understood(d->what, a.status)) {
+		*ret = a;
+		return 0;
+	}
+	if (head && a.status == 404) { /* without a body: which of both, nobody says */
+		sf_http_answer_release(&a);
+		return sf_fail(err, -ENOENT, "there is no such object, or no such bucket (404)");
+	}
+	if (head && (a.status == 400 || a.status == 403) && !a.kept[0]) {
+		r = look_why(d->s, d->what->stop, &as, &a, err);
+		if (r == 1) /* the bucket may be listed: it is the object */
+			return sf_fail(err, -EACCES, "reading it is refused (403)");
+		if (r < 0)
+			return r;
+	}
+	const struct refusal why = { a.status, as, a.kept[0], a.kept[1], a.body, a.len };
+	bool again = passes(&a);
+	said->msg[0] = '\0';
+	r = understand(d->s, &why, said);
+	sf_http_answer_release(&a);
+	d->last = r < 0 ? r : -EACCES;
+	if (r < 0 && again && sf_remote_pause(&d->s->b.r, round + 1, d->what->stop))
+		return SF_REMOTE_AGAIN;
+	return r < 0 ? sf_fail(err, r, "%s", said->msg) : r;
+}
+
+int sf_s3_do(struct sf_s3_store *s, const struct sf_s3_what *what, struct sf_http_answer *ret,
+             struct sf_error *err)
+{
+	struct doing d = { .s = s, .what = what, .last = -EACCES };
+	struct sf_error said = SF_ERROR_INIT;
+	int r = hash_body(&d, err);
+
+	if (r < 0)
+		return r;
+	r = SF_REMOTE_AGAIN;
+	for (unsigned round = 0; round < ROUNDS && r == SF_REMOTE_AGAIN; round++)
+		r = ask_round(&d, round, ret, &said, err);
+	if (r != SF_REMOTE_AGAIN)
+		return r;
+	/* mended as often as can be: the last refusal is what is told */
+	return said.msg[0] ? sf_fail(err, d.last, "%s", said.msg)
+	                   : sf_fail(err, -EIO, "each region redirects to another");
 }
 
 int sf_s3_ask(struct sf_s3_store *s, const char *method, const char *key, const char *query,
               const char *const *want, uint64_t limit, struct sf_http_answer *ret,
               struct sf_error *err)
 {
-	const bool head = strcmp(method, "HEAD") == 0;
-	struct sf_error said = SF_ERROR_INIT;
-	int r = SF_REMOTE_AGAIN;
+	const struct sf_s3_what what = {
+		.method = method, .key = key, .query = query, .want = want, .limit = limit
+	};
 
-	for (int round = 0; round < ROUNDS && r == SF_REMOTE_AGAIN; round++) {
-		struct sf_http_answer a;
-		unsigned as;
-
-		r = ask_once(s, method, key, query, want, limit, &as, &a, err);
-		if (r < 0)
-			return r;
-		if (a.status == 200) {
-			*ret = a;
-			/* its caller counts from its own first header */
-			return 0;
-		}
-		if (head && a.status == 404) { /* without a body: which of both, nobody says */
-			sf_http_answer_release(&a);
-			return sf_fail(err, -ENOENT,
-			               "there is no such object, or no such bucket (404)");
-		}
-		struct refusal why = { a.status, as, a.kept[0], a.kept[1], a.body, a.len };
-		if (head && (a.status == 400 || a.status == 403) && !why.region) {
-			/* no body says why: the same as a GET has one, of which one byte is enough */
-			sf_http_answer_release(&a);
-			r = ask_once(s, "GET", NULL, "list-type=2&max-keys=0", NULL, BODY_MAX, &as,
-			             &a, err);
-			if (r < 0)
-				return r;
-			if (a.status == 200) { /* the bucket may be listed: it is the object */
-				sf_http_answer_release(&a);
-				return sf_fail(err, -EACCES, "reading it is refused (403)");
-			}
-			why = (struct refusal){ a.status, as, a.kept[0], a.kept[1], a.body, a.len };
-		}
-		said.msg[0] = '\0';
-		r = understand(s, &why, &said);
-		sf_http_answer_release(&a);
-	}
-	if (r < 0)
-		return sf_fail(err, r, "%s", said.msg);
-	/* mended as often as can be: the last refusal is what is told */
-	return said.msg[0] ? sf_fail(err, -EACCES, "%s", said.msg)
-	                   : sf_fail(err, -EIO, "each region redirects to another");
+	return sf_s3_do(s, &what, ret, err);
 }

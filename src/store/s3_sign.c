@@ -11,6 +11,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/wipe.h"
+#include "store/http_basic.h"
 #include "store/s3_sign.h"
 #include "store/url.h"
 
@@ -83,6 +84,22 @@ int sf_s3_payload(const void *body, size_t len, char ret[65])
 		return -ENOMEM;
 	hex(digest, ret);
 	return 0;
+}
+
+bool sf_s3_md5(const void *body, size_t len, char ret[32])
+{
+	struct sf_buf text = { .limit = 32 };
+	uint8_t digest[16];
+	unsigned n = sizeof(digest);
+	bool ok = EVP_Digest(body ? body : "", len, digest, &n, EVP_md5(), NULL) == 1;
+
+	if (ok)
+		sf_base64(&text, digest, n, false);
+	ok = ok && sf_buf_check(&text) == 0;
+	if (ok)
+		snprintf(ret, 32, "%s", sf_buf_cstr(&text));
+	sf_buf_release(&text);
+	return ok;
 }
 
 static int derive(const char *secret, const char *day, const char *region, const char *service,

@@ -71,5 +71,7 @@ void sf_s3_query(struct sf_buf *to, const struct sf_s3_param *param, size_t n);
 
 /* SHA-256 of a body in hex, for sf_s3_request.payload. -ENOMEM. */
 int sf_s3_payload(const void *body, size_t len, char ret[65]);
+/* Content-MD5's value; false: this machine's OpenSSL has no MD5 (FIPS). */
+bool sf_s3_md5(const void *body, size_t len, char ret[32]);
 
 #endif

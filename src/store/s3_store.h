@@ -8,6 +8,8 @@
 #include "store/bucket_store.h"
 #include "store/probe.h"
 #include "store/s3_place.h"
+#include "store/s3_sign.h"
+#include "store/upload.h"
 
 /* Any thread: what is outside of locked stays as it was when the store was opened. */
 struct sf_s3_store {
@@ -30,14 +32,41 @@ struct sf_s3_store {
 };
 
 extern const struct sf_remote_ops sf_s3_remote_ops;
+extern const struct sf_put_ops sf_s3_put_ops; /* s3_put.c */
 
 /* What sf_store_probe() says of it. */
 bool sf_s3_probe(struct sf_store *store, const struct sf_probe *to);
 
-/* A request for @key (NULL: the bucket), signed. -EAGAIN (no message): it would have to wait for
+/* A request. Its strings are the caller's until it is answered. */
+struct sf_s3_what {
+	const char *method, *key,
+		*query; /* key NULL: the bucket; query as sf_s3_query() makes it */
+	const char *const
+		*headers; /* further lines, which are signed; ends with NULL; NULL: none */
+	const void *body;
+	size_t body_len;
+	const char *const *want; /* headers to keep of the answer, behind SF_S3_WANT of ours */
+	uint64_t limit;          /* of the answer's body */
+	unsigned timeout_ms; /* it may take as long where the io's deadline is sooner; 0: that */
+	/* statuses beside 2xx that the caller understands, ends with 0; NULL: none */
+	const unsigned *also;
+	const _Atomic bool *stop; /* true: -ECANCELED soon; NULL: the io's */
+};
+#define SF_S3_WANT 2 /* answer.kept[SF_S3_WANT] is the first of want */
+
+/* It, signed. @payload: the body's hash (sf_s3_sign). -EAGAIN (no message): it would have to wait for
  * credentials, and @may_wait is false. Any thread. */
-int sf_s3_call(struct sf_s3_store *s, const char *method, const char *key, const char *query,
+int sf_s3_call(struct sf_s3_store *s, const struct sf_s3_what *what, const char *payload,
                bool may_wait, struct sf_remote_call *ret, struct sf_error *err);
+
+/*
+ * sf_s3_do - asked until it is answered for good, each try signed anew: in the bucket's own region, by the
+ * server's clock, with credentials that have not expired.
+ *
+ * 0: status 2xx or one of @what->also; the answer is the caller's. Errors, threads: as sf_s3_ask.
+ */
+int sf_s3_do(struct sf_s3_store *s, const struct sf_s3_what *what, struct sf_http_answer *ret,
+             struct sf_error *err);
 
 /*
  * sf_s3_ask - a small request, asked until it is answered for good: in the bucket's own region, by

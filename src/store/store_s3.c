@@ -58,9 +58,11 @@ static void s3_free(struct sf_store *store)
 	free(s);
 }
 
-static const struct sf_store_ops ops = {
-	.open = sf_bucket_open, .list = sf_bucket_store_list, .probe = sf_s3_probe, .free = s3_free
-};
+static const struct sf_store_ops ops = { .open = sf_bucket_open,
+	                                 .list = sf_bucket_store_list,
+	                                 .probe = sf_s3_probe,
+	                                 .put = &sf_s3_put_ops,
+	                                 .free = s3_free };
 
 /* ---- opening ---- */
 
