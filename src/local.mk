@@ -209,6 +209,7 @@ SF_SOURCES_CKPT = \
 	%D%/ckpt/ckpt_finish.c \
 	%D%/ckpt/ckpt_group.c \
 	%D%/ckpt/ckpt_order.c \
+	%D%/ckpt/ckpt_pick.c \
 	%D%/ckpt/ckpt_shared.c \
 	%D%/ckpt/join_rules.c \
 	%D%/ckpt/place.c
@@ -349,6 +350,7 @@ SF_SOURCES_CATALOG = \
 	%D%/catalog/key_match.c \
 	%D%/catalog/key_near.c \
 	%D%/catalog/map_file.c \
+	%D%/catalog/map_pick.c \
 	%D%/catalog/map_shipped.c \
 	%D%/catalog/view_options.c
 

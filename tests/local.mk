@@ -69,6 +69,7 @@ TESTS_UNIT = \
 	%D%/unit/test_lru \
 	%D%/unit/test_map \
 	%D%/unit/test_map_file \
+	%D%/unit/test_map_pick \
 	%D%/unit/test_memory_limit \
 	%D%/unit/test_mountinfo \
 	%D%/unit/test_near \

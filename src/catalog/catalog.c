@@ -107,7 +107,7 @@ static int choose(struct sf_catalog *c, uint32_t *chosen, uint32_t *ret_n, struc
 		return sf_fail(err, -ENOMEM, "no memory for %zu patterns",
 		               key.list->n + ignore.list->n);
 	for (uint32_t i = 0; i < c->ckpt->nkeys; i++)
-		if (wants(c, &key, &ignore, &c->ckpt->key[i]))
+		if (!c->ckpt->key[i].picked && wants(c, &key, &ignore, &c->ckpt->key[i]))
 			chosen[n++] = i;
 	r = check_met(c->ckpt, &key, err);
 	if (r >= 0)

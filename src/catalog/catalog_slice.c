@@ -56,17 +56,33 @@ static unsigned saved_axis(uint64_t cut, unsigned first)
 	return cut && !(cut & (cut - 1)) ? (unsigned)__builtin_ctzll(cut) : NO_AXIS;
 }
 
+/* The rule of the name that is shown, or else of the stored one. */
+static struct sf_join_rule find(const struct slicing *g, const struct sf_entry *e,
+                                const struct sf_join_rules *rules, bool *ret_known)
+{
+	const struct sf_key *k = &g->c->ckpt->key[e->key];
+	struct sf_join_rule rule = sf_join_rules_find(rules, e->name, e->len, ret_known);
+
+	if (*ret_known && (!rules->n || !rule.ndim))
+		return rule;
+	bool known;
+	struct sf_join_rule stored = sf_join_rules_find(rules, k->name, k->len, &known);
+	if (*ret_known && (!known || stored.ndim))
+		return rule;
+	*ret_known = known;
+	return stored;
+}
+
 /* cut->why and cut->axis; *ret_halves: that dimension is two halves, and each of them is cut. */
 static int choose(const struct slicing *g, const struct sf_entry *e, const struct sf_tensor *t,
                   struct sf_slice_cut *cut, bool *ret_halves)
 {
-	const struct sf_key *k = &g->c->ckpt->key[e->key];
 	const struct sf_join_rules none = { .n = 0 };
 	uint64_t chunks, single;
 	unsigned first, saved, axis = NO_AXIS;
 	bool known, by_name;
-	struct sf_join_rule mine = sf_join_rules_find(&g->rules, k->name, k->len, &known),
-			    ruled = sf_join_rules_find(&none, k->name, k->len, &by_name);
+	struct sf_join_rule mine = find(g, e, &g->rules, &known),
+			    ruled = find(g, e, &none, &by_name);
 	const bool users = known && !mine.ndim;
 
 	look_at_chunks(t, &chunks, &single);

@@ -34,7 +34,7 @@ struct sf_slices {
 /*
  * sf_slices_new - how each tensor of the model is cut.
  *
- * In this order: the user's rule (opt->join_rules); the one dimension that the chunks cut; the rule
+ * A rule is looked for by the name that is shown, then by the stored one. In this order: the user's rule (opt->join_rules); the one dimension that the chunks cut; the rule
  * that its name has (ckpt/join_rules.h); else it is whole in every rank. Dimensions of stacked layers
  * and experts are never cut.
  *

@@ -7,6 +7,7 @@
 #include "base/json.h"
 #include "base/mem.h"
 #include "catalog/map_file.h"
+#include "catalog/map_pick.h"
 #include "catalog/map_shipped.h"
 
 #define MAP_FILE_MAX (256 << 20) /* bytes: 10^6 rules of long names */
@@ -22,12 +23,12 @@ static int add(struct sf_map_rule **rules, size_t *n, const char *old_name, size
 			return sf_fail(err, -ENOMEM, "%zu rules", *n);
 		*rules = at;
 	}
-	rule.old_name = strndup(old_name, old_len);
-	rule.new_name = strndup(new_name, new_len);
-	if (!rule.old_name || !rule.new_name) {
-		free((void *)rule.old_name);
+	rule = (struct sf_map_rule){ .new_name = strndup(new_name, new_len) };
+	int r = rule.new_name ? sf_map_pick_parse(old_name, old_len, &rule, err)
+	                      : sf_fail(err, -ENOMEM, "%zu rules", *n);
+	if (r < 0) {
 		free((void *)rule.new_name);
-		return sf_fail(err, -ENOMEM, "%zu rules", *n);
+		return r;
 	}
 	at[(*n)++] = rule;
 	return 0;
@@ -35,11 +36,9 @@ static int add(struct sf_map_rule **rules, size_t *n, const char *old_name, size
 
 static int read_file(const char *path, struct sf_buf *text, struct sf_error *err)
 {
-	const char *shipped = sf_map_shipped(path);
-	if (shipped) {
-		sf_buf_str(text, shipped);
-		return sf_buf_check(text);
-	}
+	int shipped = sf_map_shipped(path, text, err);
+	if (shipped)
+		return shipped < 0 ? shipped : 0;
 	FILE *f = fopen(path, "re");
 	if (!f && errno == ENOENT && !strchr(path, '/'))
 		return sf_fail(err, -ENOENT, "'%s': no file, and no mapping of this program (%s)",
@@ -138,6 +137,7 @@ void sf_map_rules_free(struct sf_map_rule *rules, size_t n)
 	for (size_t i = 0; i < n; i++) {
 		free((void *)rules[i].old_name);
 		free((void *)rules[i].new_name);
+		free((void *)rules[i].whole);
 	}
 	free(rules);
 }

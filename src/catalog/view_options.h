@@ -16,6 +16,12 @@ enum sf_npy_bf16 { SF_NPY_VOID, SF_NPY_U2, SF_NPY_F4 };
  * name. */
 struct sf_map_rule {
 	const char *old_name, *new_name;
+	/* Of KEY[*][A:B of N in G]: KEY, malloc'ed; NULL: there are no brackets. old_name is then that
+	 * of the parts, as map_pick.h calls them. */
+	const char *whole;
+	bool stacked;                  /* [*] */
+	bool has_rows;                 /* [A:B …] */
+	uint64_t from, to, of, groups; /* of 0: from and to are rows */
 };
 /* A --map as it was given, and the rules it made: those up to @end that are no earlier one's. */
 struct sf_map_arg {

@@ -93,6 +93,17 @@ struct sf_chunk_layout {
 	bool conj, neg;  /* to be undone */
 };
 
+/*
+ * What part of another tensor one is. @stacked: that of number @index along the first dimension, which
+ * it has not. Then of the first dimension that is left, in groups of @period, the @rows of each group
+ * from @first on; rows 0: all of it.
+ */
+struct sf_tensor_pick {
+	uint32_t source; /* ckpt->tensor[], which is no part itself */
+	bool stacked;
+	uint64_t index, first, rows, period;
+};
+
 /* What a format knows of how a tensor is stored beside its chunks; few have any of it. */
 struct sf_tensor_more {
 	const struct sf_chunk_layout *layout; /* a column; NULL: every raw item is its dense box */
@@ -107,6 +118,8 @@ struct sf_tensor_more {
 	bool is_cast;
 	uint8_t stored_dtype;
 	uint32_t source;
+	/* NULL: none; else it has no chunks of its own (ckpt_pick.h) */
+	const struct sf_tensor_pick *pick;
 };
 
 struct sf_tensor {
@@ -194,6 +207,7 @@ struct sf_key {
 	uint32_t group;  /* ckpt->group[] */
 	uint32_t tensor; /* ckpt->tensor[] or SF_NONE */
 	uint32_t object; /* ckpt->object[] or SF_NONE */
+	bool picked;     /* parts of its tensor are keys, and it is shown as those alone */
 };
 
 enum sf_role { SF_ROLE_OTHER, SF_ROLE_MODEL, SF_ROLE_OPTIM, SF_NROLES };

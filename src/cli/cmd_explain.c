@@ -13,6 +13,7 @@
 #include "cli/get_choice.h"
 #include "cli/table.h"
 #include "cli/text.h"
+#include "ckpt/ckpt_pick.h"
 #include "read/plan.h"
 
 struct explain_options {
@@ -229,6 +230,10 @@ static int explain_one(const struct sf_session *s, const struct sf_chosen *one, 
 		return sf_fail(err, -EINVAL, "'%.300s' is an object, which is read as a whole",
 		               e->name);
 	p.t = &s->ckpt->tensor[e->tensor];
+	if (p.t->more && p.t->more->pick)
+		return sf_fail(err, -EINVAL,
+		               "'%.300s' is a part of '%.300s': explain that one, without --map",
+		               e->name, s->ckpt->key[sf_tensor_whole(s->ckpt, p.t)->key].name);
 	r = sf_key_slice_box(one->slice ? one->slice : &all, p.t->shape, p.t->ndim, &p.box, err);
 	if (r >= 0)
 		r = explain(&p, err);

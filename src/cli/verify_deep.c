@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/mem.h"
 #include "ckpt/ckpt_check.h"
+#include "ckpt/ckpt_pick.h"
 #include "ckpt/place.h"
 #include "cli/verify_deep.h"
 #include "parse/torch_archive.h"
@@ -165,7 +166,7 @@ int sf_verify_deep(struct sf_deep *d, struct sf_error *err)
 		const struct sf_entry *e = &c->entry[i];
 		struct sf_error why = SF_ERROR_INIT;
 		if (e->tensor != SF_NONE) {
-			const struct sf_tensor *t = &k->tensor[e->tensor];
+			const struct sf_tensor *t = sf_tensor_whole(k, &k->tensor[e->tensor]);
 			if ((t->flags & (SF_TENSOR_DAMAGED | SF_TENSOR_HOLE)) ||
 			    read_tensor(d, i, buf))
 				continue;

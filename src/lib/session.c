@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/mem.h"
 #include "base/memory_limit.h"
+#include "catalog/map_pick.h"
 #include "ckpt/ckpt_builder.h"
 #include "format/inside/inside.h"
 #include "format/run.h"
@@ -135,7 +136,9 @@ int sf_session_load(struct sf_session *s, struct sf_error *err)
 	sf_session_watch_end(watch);
 	if (r < 0)
 		name_source(s->store->source, r, err);
-	else
+	else if (!run)
+		r = sf_map_picks(s->ckpt, &s->view, err);
+	if (r >= 0)
 		r = sf_catalog_new(s->ckpt, run ? &s->run_view : &s->view, &s->catalog, err);
 	if (r >= 0)
 		r = sf_reader_new(s->ckpt, s->store, &s->reader, err);

@@ -70,6 +70,42 @@ static uint64_t below(const struct box *b)
 	return sum;
 }
 
+/* A box of a part of another tensor: boxes of that one, one for each group of rows that it meets. */
+static int pick_box(struct sf_parts *p, const struct sf_tensor *t, const struct sf_read_box *box,
+                    enum sf_dtype cast)
+{
+	const struct sf_tensor_pick *of = t->more->pick;
+	const unsigned lead = of->stacked ? 1 : 0;
+	uint64_t origin[SF_DIMS_MAX], extent[SF_DIMS_MAX], n;
+	int64_t stride[SF_DIMS_MAX];
+	const struct sf_read_box one = { origin, extent, box->at, stride };
+	int r = 0;
+
+	origin[0] = of->index;
+	extent[0] = 1;
+	stride[0] = 0;
+	for (unsigned d = 0; d < t->ndim; d++) {
+		if (box->origin[d] > t->shape[d] || box->extent[d] > t->shape[d] - box->origin[d])
+			return -ERANGE;
+		origin[lead + d] = box->origin[d];
+		extent[lead + d] = box->extent[d];
+		stride[lead + d] = box->stride[d];
+	}
+	if (!of->rows)
+		return sf_parts_box(p, of->source, &one, cast);
+	for (uint64_t i = 0; i < box->extent[0] && r >= 0; i += n) {
+		const uint64_t row = box->origin[0] + i, in = row % of->rows;
+		const struct sf_read_box some = { origin, extent,
+			                          (uint8_t *)box->at + (int64_t)i * box->stride[0],
+			                          stride };
+		n = SF_MIN(of->rows - in, box->extent[0] - i);
+		origin[lead] = row / of->rows * of->period + of->first + in;
+		extent[lead] = n;
+		r = sf_parts_box(p, of->source, &some, cast);
+	}
+	return r;
+}
+
 int sf_parts_box(struct sf_parts *p, uint32_t tensor, const struct sf_read_box *box,
                  enum sf_dtype cast)
 {
@@ -84,6 +120,9 @@ int sf_parts_box(struct sf_parts *p, uint32_t tensor, const struct sf_read_box *
 
 	if (tensor >= ckpt->ntensors || p->list.n != p->nboxes || (p->at && !p->nboxes))
 		return -ERANGE;
+	t = &ckpt->tensor[tensor];
+	if (t->more && t->more->pick)
+		return pick_box(p, t, box, cast);
 	part.index = sf_part_source(ckpt, tensor, &cast, &part.via);
 	t = &ckpt->tensor[part.index];
 	if (cast != t->dtype || part.via) {

@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include "base/mem.h"
+#include "ckpt/ckpt_pick.h"
 #include "read/op.h"
 
 /* What a view says a range of its file is made of. */
@@ -91,6 +92,12 @@ int sf_parts_tensor(struct sf_parts *p, uint32_t tensor, uint64_t off, uint64_t 
 
 	if (tensor >= ckpt->ntensors)
 		return -ERANGE;
+	t = &ckpt->tensor[tensor];
+	if (t->more && t->more->pick) {
+		const struct sf_pick_runs of = sf_pick_runs(ckpt, t->more->pick);
+		const struct sf_read_runs runs = { of.first, of.run, of.step, of.count };
+		return sf_parts_runs(p, t->more->pick->source, &runs, off, len, cast);
+	}
 	part.index = sf_part_source(ckpt, tensor, &cast, &part.via);
 	t = &ckpt->tensor[part.index];
 	if (cast != t->dtype || part.via ||

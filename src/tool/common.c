@@ -219,7 +219,15 @@ static int parse_map(void *dest, const char *value, struct sf_error *err)
 static int parse_hf_map(void *dest, const char *value, struct sf_error *err)
 {
 	struct sf_view_options *o = dest;
-	return add_map(value, &o->hf_map, &o->nhf_map, &o->hf_map_arg, &o->nhf_map_arg, err);
+	size_t n = o->nhf_map;
+	int r = add_map(value, &o->hf_map, &o->nhf_map, &o->hf_map_arg, &o->nhf_map_arg, err);
+
+	for (; r >= 0 && n < o->nhf_map; n++)
+		if (o->hf_map[n].whole)
+			r = sf_fail(err, -EINVAL,
+			            "'%s': parts of tensors, as '%.200s', are --map's alone", value,
+			            o->hf_map[n].old_name);
+	return r;
 }
 
 const struct sf_opt sf_view_option_table[] = {

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/mem.h"
+#include "ckpt/ckpt_pick.h"
 #include "ckpt/place.h"
 #include "tool/warm.h"
 
@@ -49,7 +50,7 @@ static int add_entry(struct sf_warm_ranges *v, const struct sf_ckpt *ckpt, const
 		r = add_item(v, ckpt, o->place, o->off, o->len);
 	}
 	if (e->tensor != SF_NONE) {
-		const struct sf_tensor *t = &ckpt->tensor[e->tensor];
+		const struct sf_tensor *t = sf_tensor_whole(ckpt, &ckpt->tensor[e->tensor]);
 		for (uint32_t i = 0; i < t->nchunks && r >= 0; i++) {
 			struct sf_chunk ch;
 			sf_tensor_chunk(t, i, &ch);

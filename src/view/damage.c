@@ -7,6 +7,7 @@
 #include "base/mem.h"
 #include "base/vec.h"
 #include "ckpt/ckpt_check.h"
+#include "ckpt/ckpt_pick.h"
 #include "view/damage.h"
 
 SF_VEC(damages, struct sf_damage);
@@ -114,7 +115,7 @@ static int fold_items(struct fold *f)
 	for (uint32_t i = 0; i < f->c->n && r >= 0; i++) {
 		const struct sf_entry *e = &f->c->entry[i];
 		if (e->tensor != SF_NONE) {
-			const struct sf_tensor *t = &k->tensor[e->tensor];
+			const struct sf_tensor *t = sf_tensor_whole(k, &k->tensor[e->tensor]);
 			if (t->flags & SF_TENSOR_DAMAGED)
 				for (uint32_t n = 0; n < t->nchunks && r >= 0; n++)
 					if (!sf_check_chunk(k, t, n, &c))
