@@ -314,6 +314,7 @@ TESTS_FUSE = \
 	%D%/fuse/test_mount_starves \
 	%D%/fuse/test_mount_waits \
 	%D%/unit/test_fs_errno \
+	%D%/unit/test_fs_init \
 	%D%/unit/test_ask \
 	%D%/unit/test_mount_options \
 	%D%/unit/test_mountpoint \
@@ -339,10 +340,12 @@ fuse_test_libs = libsftest.la libsffuse.la libsf.la $(FUSE_LIBS) $(CHECK_LIBS)
 %C%_fuse_test_mount_starves_LDADD = $(fuse_test_libs)
 %C%_fuse_test_mount_waits_LDADD = $(fuse_test_libs)
 %C%_unit_test_fs_errno_LDADD = $(fuse_test_libs)
+%C%_unit_test_fs_init_LDADD = $(fuse_test_libs)
 %C%_unit_test_ask_LDADD = $(fuse_test_libs)
 %C%_unit_test_kernel_init_LDADD = $(fuse_test_libs)
 %C%_unit_test_mount_options_LDADD = $(fuse_test_libs)
 %C%_unit_test_mountpoint_LDADD = $(fuse_test_libs)
+%C%_unit_test_mountpoint_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=strdup
 %C%_unit_test_open_table_LDADD = $(fuse_test_libs)
 %C%_unit_test_prefetch_rule_LDADD = $(fuse_test_libs)
 %C%_unit_test_slot_LDADD = $(fuse_test_libs)

@@ -155,6 +155,10 @@ def prefetched(d):
     with Mount(URL, f"cache_dir={d}/p2", "cache_size=1KB", "prefetch=files", f"log_file={log}") as m:
         check("what does not fit is not begun, which the log says", until(lambda: "the cache keeps 1000" in open(log).read()) and "prefetch" not in counters(m), open(log).read())
     server.refuses = "__1_0.distcp"
+    nothing = f"{d}/nothing.log"
+    with Mount(URL, "cache_size=0", "prefetch=files", f"log_file={nothing}") as m:
+        check("without a cache nothing is fetched ahead, which the log says", until(lambda: os.path.exists(nothing) and "nothing that is fetched is kept" in open(nothing).read()) and "prefetch" not in counters(m), "no such line")
+        check("and the mount serves", "model.pt" in os.listdir(m), os.listdir(m))
     with Mount(URL, f"cache_dir={d}/p3", "prefetch=files", f"log_file={log}") as m:
         check("a file that cannot be had is logged, once", until(lambda: "could not be" in open(log).read() or open(log).read().count("__1_0.distcp") >= 1) and open(log).read().count("__1_0.distcp") == 1,
               open(log).read())

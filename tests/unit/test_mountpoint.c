@@ -3,9 +3,38 @@
 #include <limits.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 #include "base/mem.h"
 #include "tests/lib/sf_test.h"
 #include "fuse/mountpoint.h"
+
+/* --wrap in tests/local.mk: where there is no memory. Mountpoints are looked at by a process of their own. */
+static pid_t without_memory;
+
+char *__real_strdup(const char *s);
+char *__wrap_strdup(const char *s);
+char *__wrap_strdup(const char *s)
+{
+	if (without_memory == getpid()) {
+		errno = ENOMEM;
+		return NULL;
+	}
+	return __real_strdup(s);
+}
+
+START_TEST(want_of_memory_is_told)
+{
+	struct sf_error err = SF_ERROR_INIT;
+	char *abs = NULL;
+
+	without_memory = getpid();
+	int r = sf_mountpoint_prepare("/tmp", &abs, &err);
+	without_memory = 0;
+	ck_assert_int_eq(r, -ENOMEM);
+	ck_assert_ptr_null(abs);
+	ck_assert_ptr_nonnull(strstr(err.msg, "/tmp"));
+}
+END_TEST
 
 START_TEST(an_absolute_path_leaves_the_last_component_alone)
 {
@@ -74,6 +103,7 @@ int main(void)
 	TCase *tc = tcase_create("paths");
 	tcase_add_test(tc, an_absolute_path_leaves_the_last_component_alone);
 	tcase_add_test(tc, what_is_no_directory_is_refused_with_a_remedy);
+	tcase_add_test(tc, want_of_memory_is_told);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
 }
