@@ -102,6 +102,7 @@ static int submit(struct sf_op_req *q, const struct sf_range *range)
 	q->io.iov = &op->co.iovs.at[range->iov0];
 	q->io.niov = (int)range->niov;
 	q->io.kind = range->kind;
+	q->io.yields = op->kind == SF_BUDGET_AHEAD;
 	q->io.done = request_done;
 	q->io.err.msg[0] = '\0';
 	q->io.here = false;

@@ -203,6 +203,7 @@ static bool prepare(struct run *run)
 	run->io.iov = &run->iov;
 	run->io.niov = 1;
 	run->io.kind = q->req->kind;
+	run->io.yields = q->req->yields;
 	run->io.ahead = true; /* counted when it has come */
 	return true;
 }

@@ -144,6 +144,7 @@ static void fire(struct sf_deadline *d)
 		p->second = (struct sf_io_req){ .off = p->req->off,
 			                        .len = p->req->len,
 			                        .kind = p->req->kind,
+			                        .yields = p->req->yields,
 			                        .ahead = true, /* not counted as fetched */
 			                        .done = second_done };
 		p->flying = sf_hedge_times_spend(&store->times) && take_memory(p);

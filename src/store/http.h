@@ -45,6 +45,9 @@ struct sf_http_req {
 	 * was meant for alone */
 	bool follow;
 	bool fresh; /* on a connection of its own */
+	/* Of what is fetched ahead: where connections are short it goes behind all others, and some
+	 * connections it never takes. It is not left waiting for ever. */
+	bool yields;
 	/*
 	 * Both on the transport's thread, where they may neither wait nor take long. answer comes
 	 * once before the first byte of the body, or before done where there is none: 0, or

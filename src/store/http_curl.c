@@ -22,8 +22,10 @@
  */
 
 #define THREADS_MOST 4
-#define FLYING_MOST 32 /* requests of a thread under way, and its connections */
-#define SPARE_MOST 8   /* handles that a thread keeps for the next requests */
+#define FLYING_MOST 32   /* requests of a thread under way, and its connections */
+#define YIELDING_MOST 28 /* of those, what is fetched ahead */
+#define IN_A_ROW 8       /* others that go before one of those that wait, too */
+#define SPARE_MOST 8     /* handles that a thread keeps for the next requests */
 /* What one recv may bring: CPU time falls up to here. libcurl allocates it for each transfer; it stays below what our malloc maps anew
  * (SF_PAGES_MIN), pages that the kernel clears one by one. */
 #define BUFFER_BYTES (240L << 10)
@@ -47,6 +49,10 @@ struct flight {
 	struct flight *prev, *next;
 };
 
+struct queue {
+	struct sf_http_req *first, **last;
+};
+
 struct worker {
 	struct sf_http *http;
 	CURLM *multi;
@@ -59,9 +65,11 @@ struct worker {
 		bool cancels, ending;
 	} locked;
 	/* the thread's own */
-	struct sf_http_req *ready, **ready_last, *later;
+	struct queue ready, yielding;
+	struct sf_http_req *later;
 	struct flight *flying, *spare;
-	unsigned nflying, nspare;
+	unsigned nflying, nyielding, nspare;
+	unsigned in_a_row; /* of ready, while others waited */
 };
 
 struct sf_http {
@@ -228,6 +236,7 @@ static void land(struct worker *w, struct flight *f, int r)
 	if (f->next)
 		f->next->prev = f->prev;
 	w->nflying--;
+	w->nyielding -= req->yields;
 	keep_or_free(w, f, r >= 0);
 	end(w, req, r);
 }
@@ -374,15 +383,42 @@ static void take_off(struct worker *w, struct sf_http_req *req)
 		f->next->prev = f;
 	w->flying = f;
 	w->nflying++;
+	w->nyielding += req->yields;
 }
 
 /* ---- a thread ---- */
 
 static void enqueue(struct worker *w, struct sf_http_req *req)
 {
+	struct queue *q = req->yields ? &w->yielding : &w->ready;
+
 	req->next = NULL;
-	*w->ready_last = req;
-	w->ready_last = &req->next;
+	*q->last = req;
+	q->last = &req->next;
+}
+
+static bool may_go(const struct worker *w)
+{
+	return w->nflying < FLYING_MOST &&
+	       (w->ready.first || (w->yielding.first && w->nyielding < YIELDING_MOST));
+}
+
+/* The next one that may go, out of its queue; NULL: none may. */
+static struct sf_http_req *next_ready(struct worker *w)
+{
+	const bool may_yielding = w->yielding.first && w->nyielding < YIELDING_MOST;
+	struct sf_http_req *req;
+	struct queue *q;
+
+	if (!may_go(w))
+		return NULL;
+	q = w->ready.first && (!may_yielding || w->in_a_row < IN_A_ROW) ? &w->ready : &w->yielding;
+	w->in_a_row = q == &w->ready && may_yielding ? w->in_a_row + 1 : 0;
+	req = q->first;
+	q->first = req->next;
+	if (!q->first)
+		q->last = &q->first;
+	return req;
 }
 
 /* Those whose time has come; how long until that of the next, @most_ms at most. */
@@ -414,12 +450,18 @@ static void end_cancelled_of(struct worker *w, struct sf_http_req **list, bool a
 	}
 }
 
+static void end_cancelled_in(struct worker *w, struct queue *q, bool all)
+{
+	end_cancelled_of(w, &q->first, all);
+	for (q->last = &q->first; *q->last; q->last = &(*q->last)->next)
+		;
+}
+
 static void end_cancelled(struct worker *w, bool all)
 {
 	end_cancelled_of(w, &w->later, all);
-	end_cancelled_of(w, &w->ready, all);
-	for (w->ready_last = &w->ready; *w->ready_last; w->ready_last = &(*w->ready_last)->next)
-		;
+	end_cancelled_in(w, &w->ready, all);
+	end_cancelled_in(w, &w->yielding, all);
 	for (struct flight *f = w->flying, *next; f; f = next) {
 		next = f->next;
 		if (all || f->req->cancelled)
@@ -492,17 +534,12 @@ static void *run(void *arg)
 		if (cancels || ending)
 			end_cancelled(w, ending);
 		wait_ms = take_due(w, TICK_MS);
-		while (w->ready && w->nflying < FLYING_MOST) {
-			struct sf_http_req *req = w->ready;
-			w->ready = req->next;
-			if (!w->ready)
-				w->ready_last = &w->ready;
+		for (struct sf_http_req *req; (req = next_ready(w));)
 			take_off(w, req);
-		}
 		curl_multi_perform(w->multi, &running);
 		land_all_done(w);
 		wait_ms = end_stalled(w, wait_ms);
-		if (w->ready && w->nflying < FLYING_MOST)
+		if (may_go(w))
 			wait_ms = 0;
 		if (!ending)
 			curl_multi_poll(w->multi, NULL, 0, wait_ms, NULL);
@@ -599,7 +636,8 @@ static int start(struct sf_io *io, struct sf_http **ret, struct sf_error *err)
 		struct worker *w = &http->worker[i];
 		pthread_mutex_init(&w->locked.m, NULL);
 		w->locked.last = &w->locked.first;
-		w->ready_last = &w->ready;
+		w->ready.last = &w->ready.first;
+		w->yielding.last = &w->yielding.first;
 		w->http = http;
 		w->multi = curl_multi_init();
 		http->nworkers++;

@@ -408,6 +408,7 @@ static void fly(struct sf_trip *t)
 	t->http.ca_bundle = sf_remote_ca_bundle(store);
 	t->http.timeout_ms = timeout_of(t);
 	t->http.stall_ms = STALL_MS;
+	t->http.yields = t->req->yields;
 	t->http.follow = store->follow;
 	t->http.answer = on_answer;
 	t->http.bytes = on_bytes;

@@ -29,9 +29,10 @@ struct sf_io_req {
 	/* It ends when what was fetched for it is on disk, where there is a cache, not when it has
 	 * come: for those whom nobody waits for. */
 	bool keep;
-	bool wakes;          /* done does no more than wake somebody: any thread will do */
-	bool here;           /* once it has ended well: no server was asked for it (the cache) */
-	int r;               /* how it ended */
+	bool yields; /* nobody waits for it yet: it gives way to those that somebody waits for */
+	bool wakes;  /* done does no more than wake somebody: any thread will do */
+	bool here;   /* once it has ended well: no server was asked for it (the cache) */
+	int r;       /* how it ended */
 	struct sf_error err; /* message when r < 0 */
 	/* the source's while submitted */
 	struct sf_source *src; /* no reference: the caller's lasts until done */

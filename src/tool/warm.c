@@ -170,6 +170,7 @@ static void begin(struct run *run, struct slot *s, uint64_t off, uint64_t len)
 		                     .kind = SF_FETCH_TENSOR,
 		                     .done = ended,
 		                     .keep = true,
+		                     .yields = true,
 		                     .wakes = true };
 	if (sf_source_submit(s->src, &s->req))
 		ended(&s->req, s->req.r);

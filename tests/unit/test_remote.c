@@ -508,6 +508,64 @@ START_TEST(redirects_end)
 }
 END_TEST
 
+/* ---- what is fetched ahead gives way ---- */
+
+#define AHEAD 400 /* more than there are connections */
+
+static _Atomic bool held;
+
+/* What is fetched ahead, the object's first half, is not answered until it is let go. */
+static struct sf_http_fault hold_first_half(void *arg, const struct sf_http_seen *seen)
+{
+	const char *range = strstr(seen->head, "ange: bytes=");
+	bool ahead = range && strtoull(range + 12, NULL, 10) < BYTES / 2;
+
+	(void)arg;
+	return (struct sf_http_fault){ ahead && held ? SF_HTTP_SILENT : SF_HTTP_FINE, 0, NULL,
+		                       NULL };
+}
+
+START_TEST(what_somebody_waits_for_goes_before_what_is_fetched_ahead)
+{
+	static struct sf_io_req req[AHEAD];
+	static struct iovec iov[AHEAD];
+	static uint8_t room[AHEAD];
+	struct world *w = begin(600000);
+	struct sf_source *src = open_a(w);
+	struct sf_error err = SF_ERROR_INIT;
+
+	held = true;
+	w->server.fault = hold_first_half;
+	ended = 0;
+	for (int i = 0; i < AHEAD; i++) {
+		iov[i] = (struct iovec){ &room[i], 1 };
+		req[i] = (struct sf_io_req){ .off = (uint64_t)i,
+			                     .len = 1,
+			                     .iov = &iov[i],
+			                     .niov = 1,
+			                     .kind = SF_FETCH_TENSOR,
+			                     .done = note_end,
+			                     .yields = true };
+		ck_assert_int_eq(sf_source_submit(src, &req[i]), 0);
+	}
+	/* as many as may be under way are, none is answered, and the rest is queued */
+	for (int i = 0; i < 20; i++) {
+		int r = sf_source_read(src, BYTES / 2 + (uint64_t)i, w->got, 100, SF_FETCH_TENSOR,
+		                       &err);
+		ck_assert_msg(r == 0, "%d %s", r, err.msg);
+		ck_assert_mem_eq(w->got, w->bytes + BYTES / 2 + i, 100);
+	}
+	ck_assert_int_eq(ended, 0);
+	held = false;
+	for (int i = 0; i < AHEAD; i++)
+		src->ops->cancel(src, &req[i]);
+	while (ended < AHEAD)
+		usleep(1000);
+	sf_source_unref(src);
+	finish(w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("remote");
@@ -515,6 +573,7 @@ int main(void)
 
 	tcase_set_timeout(c, 30);
 	tcase_add_test(c, ranges_are_the_bytes_and_connections_are_kept);
+	tcase_add_test(c, what_somebody_waits_for_goes_before_what_is_fetched_ahead);
 	tcase_add_test(c, bytes_go_to_their_places);
 	tcase_add_loop_test(c, what_passes_is_tried_again, 0, 10);
 	tcase_add_loop_test(c, what_is_wrong_is_said, 0, 18);
