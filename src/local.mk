@@ -447,6 +447,7 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_stage_fill.c \
 	%D%/save/save_target.c \
 	%D%/save/save_target_check.c \
+	%D%/save/save_target_dir.c \
 	%D%/save/save_target_file.c \
 	%D%/save/save_target_marker.c \
 	%D%/save/save_target_remove.c \

@@ -104,7 +104,7 @@ static bool is_above_us(const struct stat *st)
 	return found;
 }
 
-static bool is_mounted(const struct sf_save_target *t, const struct stat *st)
+static bool is_mounted(const struct sf_target_dir *t, const struct stat *st)
 {
 	struct stat above;
 	struct statx sx;
@@ -117,7 +117,7 @@ static bool is_mounted(const struct sf_save_target *t, const struct stat *st)
 }
 
 /* "/ckpt", "/home/me": nobody means to clear those, whatever lies in them. */
-static bool is_short(const struct sf_save_target *t)
+static bool is_short(const struct sf_target_dir *t)
 {
 	char proc[40], at[4096];
 	const char *home = getenv("HOME");
@@ -136,7 +136,7 @@ static bool is_short(const struct sf_save_target *t)
 	return parts < 1;
 }
 
-static int check_clear(const struct sf_save_target *t, int dir, struct sf_error *err)
+static int check_clear(const struct sf_target_dir *t, int dir, struct sf_error *err)
 {
 	if (is_short(t))
 		return sf_fail(err, -EINVAL, "'%s': too near the root to be cleared for a save",
@@ -147,7 +147,7 @@ static int check_clear(const struct sf_save_target *t, int dir, struct sf_error 
 	return 1;
 }
 
-int sf_target_check(const struct sf_save_target *t, bool replace, struct stat *st,
+int sf_target_check(const struct sf_target_dir *t, bool replace, struct stat *st,
                     struct sf_error *err)
 {
 	bool empty;

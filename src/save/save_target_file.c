@@ -13,9 +13,11 @@
 #include "base/path.h"
 #include "save/save_target_priv.h"
 
+#define PART ".tmp" /* of a file that gets its name when it is closed */
+
 /* Opens the directory of @name below NAME-tmp, making what is missing; *ret_last is its last component. No
  * symbolic link is followed: nothing of ours is one. */
-static int open_above(struct sf_save_target *t, const char *name, const char **ret_last,
+static int open_above(struct sf_target_dir *t, const char *name, const char **ret_last,
                       struct sf_error *err)
 {
 	int r = sf_path_check(name, strlen(name), err);
@@ -64,27 +66,144 @@ static int reserve(int fd, uint64_t size)
 	return errno == ENOSPC || errno == EDQUOT || errno == EFBIG || errno == EIO ? -errno : 0;
 }
 
-int sf_save_target_open(struct sf_save_target *t, const char *name, uint64_t size, int *ret_fd,
-                        struct sf_error *err)
+/* A file that is being written. */
+struct file {
+	struct sf_target_file base;
+	int fd;
+	int dir;          /* that it lies in, of one that is renamed; -1 */
+	const char *last; /* its name there; in name */
+	char name[];      /* for messages, relative */
+};
+
+static int file_write(struct sf_target_file *base, uint64_t off, const void *at, size_t len,
+                      struct sf_error *err)
 {
+	const struct file *f = (struct file *)base;
+	struct iovec iov = { (void *)(uintptr_t)at, len };
+	int r = sf_pwritev_all(f->fd, &iov, 1, off);
+
+	return r < 0 ? sf_fail(err, r, "'%s': writing %zu bytes at %llu: %s", f->name, len,
+	                       (unsigned long long)off, strerror(-r))
+	             : 0;
+}
+
+static int file_read(struct sf_target_file *base, uint64_t off, void *to, size_t len,
+                     struct sf_error *err)
+{
+	const struct file *f = (struct file *)base;
+
+	while (len > 0) {
+		ssize_t n = pread(f->fd, to, len, (off_t)off);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n <= 0)
+			return sf_fail(err, n < 0 ? -errno : -EIO, "'%s': reading it back at %llu",
+			               f->name, (unsigned long long)off);
+		to = (char *)to + n;
+		off += (uint64_t)n;
+		len -= (size_t)n;
+	}
+	return 0;
+}
+
+static void file_drop(struct sf_target_file *base)
+{
+	struct file *f = (struct file *)base;
+
+	if (f->fd >= 0)
+		close(f->fd);
+	if (f->dir >= 0)
+		close(f->dir);
+	free(f);
+}
+
+/* The name by which it is looked for; its directory is synced by publish. */
+static int name_it(const struct file *f, struct sf_error *err)
+{
+	char part[256 + sizeof(PART)];
+
+	snprintf(part, sizeof(part), "%s" PART, f->last);
+	return renameat(f->dir, part, f->dir, f->last) < 0
+	               ? sf_fail_errno(err, "'%s" PART "' to '%s'", f->name, f->last)
+	               : 0;
+}
+
+static int file_close(struct sf_target_file *base, bool sync, struct sf_error *err)
+{
+	struct file *f = (struct file *)base;
+	int fd = f->fd, r = 0;
+
+	if (sync && fsync(fd) < 0 && errno != EINVAL)
+		r = sf_fail_errno(err, "'%s': fsync", f->name);
+	f->fd = -1;
+	if (close(fd) < 0 && r >= 0) /* a network file system may tell only now */
+		r = sf_fail_errno(err, "'%s': closing it", f->name);
+	if (r >= 0 && f->dir >= 0)
+		r = name_it(f, err);
+	file_drop(base);
+	return r;
+}
+
+static const struct sf_target_file_ops file_ops = {
+	.write = file_write,
+	.read = file_read,
+	.close = file_close,
+	.drop = file_drop,
+};
+
+static int file_new(const char *name, enum sf_target_name when, struct file **ret,
+                    struct sf_error *err)
+{
+	struct file *f = malloc(sizeof(*f) + strlen(name) + 1);
+	const char *slash;
+
+	if (!f)
+		return sf_fail(err, -ENOMEM, "no memory for '%s'", name);
+	*f = (struct file){ .base.ops = &file_ops, .fd = -1, .dir = -1 };
+	memcpy(f->name, name, strlen(name) + 1);
+	slash = strrchr(f->name, '/');
+	f->last = slash ? slash + 1 : f->name;
+	if (when == SF_TARGET_CLOSED && strlen(f->last) > 255 - strlen(PART)) {
+		free(f);
+		return sf_fail(err, -ENAMETOOLONG, "'%s'", name);
+	}
+	*ret = f;
+	return 0;
+}
+
+int sf_target_dir_open(struct sf_save_target *base, const char *name, uint64_t size,
+                       enum sf_target_name when, struct sf_target_file **ret, struct sf_error *err)
+{
+	struct sf_target_dir *t = (struct sf_target_dir *)base;
 	const char *last;
-	int dir = open_above(t, name, &last, err), r = 0;
+	struct file *f = NULL;
+	int dir = open_above(t, name, &last, err), r;
 
 	if (dir < 0)
 		return dir;
-	int fd = openat(dir, last, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
-	if (fd < 0)
-		r = sf_fail_errno(err, "'%s-tmp/%s'", t->path, name);
-	close(dir);
-	if (r < 0)
-		return r;
-	r = reserve(fd, size);
+	r = file_new(name, when, &f, err);
 	if (r < 0) {
-		close(fd);
-		return sf_fail(err, r, "'%s-tmp/%s': room for %llu bytes: %s", t->path, name,
-		               (unsigned long long)size, strerror(-r));
+		close(dir);
+		return r;
 	}
-	*ret_fd = fd;
+	char part[256 + sizeof(PART)];
+	snprintf(part, sizeof(part), "%s%s", last, when == SF_TARGET_CLOSED ? PART : "");
+	f->fd = openat(dir, when == SF_TARGET_CLOSED ? part : last,
+	               O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+	if (f->fd < 0)
+		r = sf_fail_errno(err, "'%s-tmp/%s'", t->path, name);
+	if (when == SF_TARGET_CLOSED)
+		f->dir = dir;
+	else
+		close(dir);
+	if (r >= 0 && (r = reserve(f->fd, size)) < 0)
+		sf_fail(err, r, "'%s-tmp/%s': room for %llu bytes: %s", t->path, name,
+		        (unsigned long long)size, strerror(-r));
+	if (r < 0) {
+		file_drop(&f->base);
+		return r;
+	}
+	*ret = &f->base;
 	return 0;
 }
 
@@ -104,9 +223,10 @@ static int fill(int dir, const char *tmp, const void *at, size_t len, bool sync)
 	return r;
 }
 
-int sf_save_target_put(struct sf_save_target *t, const char *name, const void *at, size_t len,
-                       bool sync, struct sf_error *err)
+int sf_target_dir_put(struct sf_save_target *base, const char *name, const void *at, size_t len,
+                      bool sync, struct sf_error *err)
 {
+	struct sf_target_dir *t = (struct sf_target_dir *)base;
 	const char *last;
 	char tmp[64];
 	uint64_t random = (uintptr_t)&last ^ (uint64_t)getpid() << 32;
@@ -123,21 +243,4 @@ int sf_save_target_put(struct sf_save_target *t, const char *name, const void *a
 		(void)unlinkat(dir, tmp, 0);
 	close(dir);
 	return r < 0 ? sf_fail(err, r, "'%s-tmp/%s': %s", t->path, name, strerror(-r)) : 0;
-}
-
-int sf_save_target_rename(struct sf_save_target *t, const char *from, const char *to,
-                          struct sf_error *err)
-{
-	const char *last_from, *last_to;
-	int a = open_above(t, from, &last_from, err), b, r = 0;
-
-	if (a < 0)
-		return a;
-	b = open_above(t, to, &last_to, err);
-	if (b >= 0 && renameat(a, last_from, b, last_to) < 0)
-		r = sf_fail_errno(err, "'%s-tmp/%s' to '%s'", t->path, from, to);
-	close(a);
-	if (b >= 0)
-		close(b);
-	return b < 0 ? b : r;
 }

@@ -29,7 +29,7 @@ static bool lock(int fd)
 	return flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
 }
 
-int sf_target_mark(struct sf_save_target *t, struct sf_error *err)
+int sf_target_mark(struct sf_target_dir *t, struct sf_error *err)
 {
 	char text[SF_TARGET_MARKER_MAX];
 	int n = snprintf(text, sizeof(text), FORM, t->token, (unsigned long long)t->old_dev,
@@ -53,7 +53,7 @@ int sf_target_mark(struct sf_save_target *t, struct sf_error *err)
 }
 
 /* False: it was written by half, or is another's. */
-static bool parse(const struct sf_save_target *t, char *text, struct sf_target_marker *m)
+static bool parse(const struct sf_target_dir *t, char *text, struct sf_target_marker *m)
 {
 	int at = 0;
 
@@ -63,7 +63,7 @@ static bool parse(const struct sf_save_target *t, char *text, struct sf_target_m
 	return strlen(m->token) == 32 && text[at] == '\n' && strcmp(text + at + 1, t->name) == 0;
 }
 
-int sf_target_marker_read(const struct sf_save_target *t, int dir, bool take_lock,
+int sf_target_marker_read(const struct sf_target_dir *t, int dir, bool take_lock,
                           struct sf_target_marker *ret, struct sf_error *err)
 {
 	char text[SF_TARGET_MARKER_MAX];

@@ -160,8 +160,7 @@ static int write_file(struct sf_write_file *f, struct sf_error *err)
 		r = write_through(f, err);
 	if (r >= 0)
 		r = sf_write_close(f, err);
-	if (f->fd >= 0)
-		close(f->fd);
+	sf_target_file_drop(SF_STEAL(f->out));
 	sf_sha256_drop(SF_STEAL(f->sha));
 	return r;
 }
@@ -279,7 +278,6 @@ static int files_init(struct sf_shard_write *w, struct sf_error *err)
 		struct sf_write_file *f = &w->file[i];
 		f->w = w;
 		f->number = i;
-		f->fd = -1;
 		if (f->n > 0)
 			r = file_init(f, err);
 	}

@@ -1,11 +1,7 @@
 #include "config.h"
 
-#include <fcntl.h>
-#include <stdio.h>
-#include <string.h>
-#include <unistd.h>
+#include <stdlib.h>
 
-#include "base/iov.h"
 #include "base/mem.h"
 #include "save/save_write_priv.h"
 
@@ -13,7 +9,8 @@
 
 int sf_write_open(struct sf_write_file *f, struct sf_error *err)
 {
-	int r = sf_save_target_open(f->w->target, f->name, f->size, &f->fd, err);
+	int r = sf_save_target_open(f->w->target, f->name, f->size, SF_TARGET_AT_ONCE, &f->out,
+	                            err);
 
 	if (r < 0)
 		return r;
@@ -38,15 +35,13 @@ static void hash_now(struct sf_write_file *f, uint64_t off, const void *at, size
 int sf_write_out(struct sf_write_file *f, uint64_t off, const void *at, size_t len, uint64_t counts,
                  struct sf_error *err)
 {
-	struct iovec iov = { (void *)(uintptr_t)at, len };
 	int r = sf_shard_check(f, err);
 
 	if (r < 0 || len == 0)
 		return r;
-	r = sf_pwritev_all(f->fd, &iov, 1, off);
+	r = sf_target_file_write(f->out, off, at, len, err);
 	if (r < 0)
-		return sf_fail(err, r, "'%s': writing %zu bytes at %llu: %s", f->name, len,
-		               (unsigned long long)off, strerror(-r));
+		return r;
 	hash_now(f, off, at, len);
 	if (f->w->o.progress)
 		atomic_fetch_add_explicit(f->w->o.progress, counts, memory_order_relaxed);
@@ -62,17 +57,14 @@ int sf_write_hash_to(struct sf_write_file *f, uint64_t off, struct sf_error *err
 	if (!buf)
 		return sf_fail(err, -ENOMEM, "'%s': its SHA-256", f->name);
 	while (f->hashed < off) {
-		ssize_t n = pread(f->fd, buf, SF_MIN(READ_BACK, off - f->hashed), (off_t)f->hashed);
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-			return sf_fail(err, n < 0 ? -errno : -EIO, "'%s': reading it back at %llu",
-			               f->name, (unsigned long long)f->hashed);
-		int r = sf_shard_check(f, err);
+		size_t n = SF_MIN(READ_BACK, off - f->hashed);
+		int r = sf_target_file_read(f->out, f->hashed, buf, n, err);
+		if (r >= 0)
+			r = sf_shard_check(f, err);
 		if (r < 0)
 			return r;
-		sf_sha256_feed(f->sha, buf, (size_t)n);
-		f->hashed += (uint64_t)n;
+		sf_sha256_feed(f->sha, buf, n);
+		f->hashed += n;
 	}
 	return 0;
 }
@@ -85,12 +77,8 @@ int sf_write_close(struct sf_write_file *f, struct sf_error *err)
 		r = sf_fail(err, -ENOMEM, "'%s': its SHA-256", f->name);
 	if (r >= 0)
 		r = sf_shard_check(f, err); /* fsync may take long */
-	if (r >= 0 && f->w->o.fsync && fsync(f->fd) < 0 && errno != EINVAL)
-		r = sf_fail_errno(err, "'%s': fsync", f->name);
-	int fd = f->fd;
-	f->fd = -1;
-	if (close(fd) < 0 && r >= 0) /* a network file system may tell only now */
-		r = sf_fail_errno(err, "'%s': closing it", f->name);
+	if (r >= 0)
+		r = sf_target_file_close(SF_STEAL(f->out), f->w->o.fsync, err);
 	f->done.size = f->size;
 	return r;
 }

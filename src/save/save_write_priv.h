@@ -43,7 +43,7 @@ struct sf_write_file {
 	char name[SF_SHARD_NAME_MAX + 64]; /* with the directory */
 	pthread_t thread;
 	bool started;
-	int fd;
+	struct sf_target_file *out;     /* NULL: not open */
 	uint64_t size;                  /* 0: not known before it is written */
 	const struct sf_device *device; /* whose buffers its items are copied to fastest */
 	size_t slab;                    /* bytes of a slab */

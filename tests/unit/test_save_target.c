@@ -137,10 +137,17 @@ static void save(const char *name, bool replace, const char *text)
 	finish(t);
 }
 
+static int open_file(struct sf_save_target *t, const char *name, uint64_t size,
+                     enum sf_target_name when, struct sf_target_file **ret)
+{
+	return sf_save_target_open(t, name, size, when, ret, &err);
+}
+
 START_TEST(it_appears_whole)
 {
+	char got[3];
 	struct sf_save_target *t, *u;
-	int fd;
+	struct sf_target_file *f;
 
 	make_dir();
 	t = target("runs/a/step1/"); /* directories above it are made */
@@ -150,12 +157,19 @@ START_TEST(it_appears_whole)
 	ck_assert(!sf_save_target_owns(u));
 	put(t, "train/rank0.pt", "zero");
 	put(u, "train/rank1.pt", "one");
-	ck_assert_int_eq(sf_save_target_open(u, "model/__1_0.distcp", 3, &fd, &err), 0);
-	ck_assert_int_eq(write(fd, "abc", 3), 3);
-	close(fd);
-	ck_assert_int_eq(sf_save_target_open(u, "model/__1_0.distcp", 3, &fd, &err), -EEXIST);
-	put(t, "x", "meta");
-	ck_assert_int_eq(sf_save_target_rename(t, "x", ".metadata", &err), 0);
+	ck_assert_int_eq(open_file(u, "model/__1_0.distcp", 3, SF_TARGET_AT_ONCE, &f), 0);
+	ck_assert_int_eq(sf_target_file_write(f, 1, "bc", 2, &err), 0);
+	ck_assert_int_eq(sf_target_file_write(f, 0, "a", 1, &err), 0);
+	ck_assert_int_eq(sf_target_file_read(f, 0, got, 3, &err), 0);
+	ck_assert_mem_eq(got, "abc", 3);
+	ck_assert_int_eq(sf_target_file_read(f, 2, got, 2, &err), -EIO);
+	ck_assert_int_eq(sf_target_file_close(f, true, &err), 0);
+	ck_assert_int_eq(open_file(u, "model/__1_0.distcp", 3, SF_TARGET_AT_ONCE, &f), -EEXIST);
+	ck_assert_int_eq(open_file(t, ".metadata", 0, SF_TARGET_CLOSED, &f), 0);
+	ck_assert_int_eq(sf_target_file_write(f, 0, "meta", 4, &err), 0);
+	ck_assert(!is_there("runs/a/step1-tmp/.metadata"));
+	ck_assert_int_eq(sf_target_file_close(f, true, &err), 0);
+	ck_assert(is_there("runs/a/step1-tmp/.metadata"));
 	ck_assert(!is_there("runs/a/step1"));
 	ck_assert_int_eq(sf_save_target_publish(u, true, &err), 0); /* not its own to */
 	ck_assert(!is_there("runs/a/step1"));
@@ -328,22 +342,22 @@ END_TEST
 
 START_TEST(links_lead_nowhere)
 {
-	int fd;
+	struct sf_target_file *f;
 
 	make_dir();
 	run("mkdir '%s/other' && echo -n precious > '%s/other/f'", dir, dir);
 	struct sf_save_target *t = target("a");
 	claim(t, false);
 	run("ln -s ../other '%s/a-tmp/train'; ln -s ../other/f '%s/a-tmp/f'", dir, dir);
-	ck_assert_int_lt(sf_save_target_open(t, "train/rank0.pt", 0, &fd, &err), 0);
+	ck_assert_int_lt(open_file(t, "train/rank0.pt", 0, SF_TARGET_AT_ONCE, &f), 0);
 	ck_assert_int_lt(sf_save_target_put(t, "train/rank0.pt", "x", 1, false, &err), 0);
-	ck_assert_int_eq(sf_save_target_open(t, "f", 0, &fd, &err), -EEXIST);
+	ck_assert_int_eq(open_file(t, "f", 0, SF_TARGET_AT_ONCE, &f), -EEXIST);
 	put(t, "f", "new"); /* the link is replaced, not written through */
 	check_text("other/f", "precious");
 	static const char *const bad[] = { "../x", "/x",   "a/../../x",      "",
 		                           ".",    "a//b", ".shardfuse-save" };
 	for (size_t i = 0; i < SF_ARRAY_LEN(bad); i++)
-		ck_assert_msg(sf_save_target_open(t, bad[i], 0, &fd, &err) == -EINVAL, "%s",
+		ck_assert_msg(open_file(t, bad[i], 0, SF_TARGET_CLOSED, &f) == -EINVAL, "%s",
 		              bad[i]);
 	sf_save_target_drop(t);
 	sf_save_target_free(t);
@@ -442,26 +456,29 @@ END_TEST
 
 /* ---- killed, or failing, at any call ---- */
 
+static int write_file(struct sf_save_target *t, const char *name, const char *text, size_t len,
+                      enum sf_target_name when)
+{
+	struct sf_target_file *f;
+	int r = open_file(t, name, when == SF_TARGET_CLOSED ? 0 : len, when, &f);
+
+	if (r >= 0 && (r = sf_target_file_write(f, 0, text, len, &err)) < 0)
+		sf_target_file_drop(f);
+	return r < 0 ? r : sf_target_file_close(f, true, &err);
+}
+
 /* What a child does: the exit status says how far it came. */
 static int whole_save(bool replace)
 {
 	struct sf_save_target *t = target("a");
-	int r = sf_save_target_claim(t, replace, token, &err), fd;
+	int r = sf_save_target_claim(t, replace, token, &err);
 
-	if (r >= 0 && (r = sf_save_target_open(t, "sub/shard", 3, &fd, &err)) >= 0) {
-		struct iovec iov = { (void *)(uintptr_t) "new", 3 };
-		r = pwritev(fd, &iov, 1, 0) == 3 ? 0 : -errno;
-		if (close(fd) < 0 && r == 0)
-			r = -errno;
-	}
-	if (r < 0 && !err.msg[0])
-		sf_fail(&err, r, "writing");
+	if (r >= 0)
+		r = write_file(t, "sub/shard", "new", 3, SF_TARGET_AT_ONCE);
 	if (r >= 0)
 		r = sf_save_target_put(t, "shard", "new", 3, true, &err);
 	if (r >= 0)
-		r = sf_save_target_put(t, "later", "\x80\x02torch!", 8, true, &err);
-	if (r >= 0)
-		r = sf_save_target_rename(t, "later", ".metadata", &err);
+		r = write_file(t, ".metadata", "\x80\x02torch!", 8, SF_TARGET_CLOSED);
 	if (r >= 0)
 		r = sf_save_target_publish(t, true, &err);
 	if (r >= 0)
