@@ -442,6 +442,7 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_plan_paths.c \
 	%D%/save/save_plan_text.c \
 	%D%/save/save_run.c \
+	%D%/save/save_shard_name.c \
 	%D%/save/save_shown.c \
 	%D%/save/save_stage.c \
 	%D%/save/save_stage_fill.c \
@@ -450,7 +451,14 @@ SF_SOURCES_SAVE = \
 	%D%/save/save_target_dir.c \
 	%D%/save/save_target_file.c \
 	%D%/save/save_target_marker.c \
+	%D%/save/save_target_object.c \
+	%D%/save/save_target_object_clean.c \
+	%D%/save/save_target_object_file.c \
+	%D%/save/save_target_object_marker.c \
+	%D%/save/save_target_object_names.c \
 	%D%/save/save_target_remove.c \
+	%D%/save/save_target_store.c \
+	%D%/save/save_target_token.c \
 	%D%/save/save_template.c \
 	%D%/save/save_tree.c \
 	%D%/save/save_values.c \

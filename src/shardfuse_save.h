@@ -216,18 +216,29 @@ struct shardfuse_save_options {
 	size_t nvariable;
 	/* olmo's .metadata.json; NULL: {"ephemeral": false, "version": "2.5.0"} */
 	const char *format_metadata;
+	/* Of a target in a bucket: where it is, as whom it is written, what it may take (endpoint_url,
+	 * region, profile, ca_bundle, addressing, no_sign_request, request_payer, user_project,
+	 * memory, threads, timeout_ms, log). NULL: as the environment and the user's files say. */
+	const struct shardfuse_context_options *store;
 };
 
 struct shardfuse_save;
 struct shardfuse_save_request;
 
 /*
- * shardfuse_save_begin - begin a save of @target: a directory's path.
+ * shardfuse_save_begin - begin a save of @target: a directory's path, or s3://BUCKET/PREFIX or
+ * gs://BUCKET/PREFIX.
+ *
+ * A bucket: below the prefix is nothing yet, or what a killed save has left, which goes. Each shard goes up
+ * in parts while it is written, under a name with the save's own token ("__0_0-0123abcd.distcp", which
+ * .metadata says), and .metadata comes last: of several saves of one prefix the one that begins last wins, the
+ * others fail. A checkpoint there is not replaced, and there is no manifest (-ENOTSUP).
  *
  * Local: no rank waits for another, nothing is made yet. @comm is copied (NULL: the communicator of
  * one), what its arg points to outlives the save. @opt may be NULL, and nothing but keep, log and
  * log_arg is needed after the call.
- * Errors: -EINVAL an option, a target that is no path; -ENOMEM.
+ * Errors: -EINVAL an option, a target that is no path; -ENOTSUP another URL, or what a bucket does not
+ * have; -ENOMEM.
  */
 SHARDFUSE_API int shardfuse_save_begin(const char *target, const struct shardfuse_save_options *opt,
                                        const struct shardfuse_comm *comm,
@@ -332,7 +343,8 @@ SHARDFUSE_API int shardfuse_save_plan(struct shardfuse_save *s, char **ret,
  * same code and message on every rank that was reached, nothing is discoverable, and a new save of
  * the target may be begun. A rank that does not come is named after timeout_ms.
  * Errors: -EEXIST; -EINVAL holes, boxes that overlap, shapes or dtypes or values that disagree, an
- * empty save: tensor and ranks named; -ETIMEDOUT; those of the file system.
+ * empty save: tensor and ranks named; -ETIMEDOUT; -ESTALE another save of the target has begun
+ * meanwhile (in a bucket); those of the file system, or of the bucket's server.
  */
 SHARDFUSE_API int shardfuse_save_commit(struct shardfuse_save *s, struct shardfuse_error *err);
 /*

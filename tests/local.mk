@@ -114,6 +114,7 @@ TESTS_UNIT = \
 	%D%/unit/test_reader_items \
 	%D%/unit/test_save_stage \
 	%D%/unit/test_save_target \
+	%D%/unit/test_save_target_object \
 	%D%/unit/test_save_write \
 	%D%/unit/test_save_item_bytes \
 	%D%/unit/test_save \

@@ -508,6 +508,8 @@ int sf_export(const struct sf_export_options *o, const struct sf_common *common,
 
 	if (o->format && strcmp(o->format, "dcp") == 0)
 		return export_dcp(o, common, source, target, share);
+	if (strstr(target, "://"))
+		return share && share->rank != 0 ? SF_EXIT_USAGE : sf_refuse_url(target);
 	if (o->ranks) {
 		sf_fail(&err, -EINVAL, "--ranks: of --format dcp alone");
 		return failed(share, SF_EXIT_USAGE, &err);
@@ -536,8 +538,6 @@ int sf_export(const struct sf_export_options *o, const struct sf_common *common,
 static int run(const void *opt, const struct sf_common *common, int argc, char **argv)
 {
 	(void)argc;
-	if (strstr(argv[1], "://"))
-		return sf_refuse_url(argv[1], "export");
 	return sf_export(opt, common, argv, NULL);
 }
 

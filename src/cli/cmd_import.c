@@ -4,7 +4,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/target_url.h"
 #include "cli/write_anew.h"
 
 struct import_options {
@@ -25,8 +24,6 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	struct sf_anew_options o = ((const struct import_options *)opt)->anew;
 	const char *target = argv[argc - 1];
 
-	if (strstr(target, "://"))
-		return sf_refuse_url(target, "import");
 	o.ranks += !o.ranks;
 	return sf_write_anew(common, argv, (size_t)argc - 1, target, &o);
 }

@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "cli/cli.h"
-#include "cli/target_url.h"
 #include "cli/write_anew.h"
 
 #define AT(field) offsetof(struct sf_anew_options, field)
@@ -23,8 +22,6 @@ static int run(const void *opt, const struct sf_common *common, int argc, char *
 	struct sf_error err = SF_ERROR_INIT;
 	(void)argc;
 
-	if (strstr(argv[1], "://"))
-		return sf_refuse_url(argv[1], "reshard");
 	if (!o->ranks) {
 		sf_fail(&err, -EINVAL, "reshard: --ranks N is missing: 1 to 1,024");
 		return sf_cli_error(SF_EXIT_USAGE, &err);

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fts.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,6 +13,7 @@
 #include "cli/cli.h"
 #include "cli/text.h"
 #include "cli/write_anew.h"
+#include "store/url.h"
 #include "tool/interrupt.h"
 #include "tool/npy_session.h"
 #include "tool/reshard.h"
@@ -32,16 +34,46 @@ static uint64_t bytes_of(char *dir)
 	return sum;
 }
 
-static int report(const char *target, const struct sf_progress *progress, bool quiet,
-                  struct sf_error *err)
+static int add_object(void *arg, const struct sf_objinfo *info)
 {
-	SF_FREE char *dir = strdup(target);
+	*(uint64_t *)arg += info->size;
+	return 0;
+}
 
-	if (!dir)
-		return sf_fail(err, -ENOMEM, "'%s'", target);
+/* Of the objects below a prefix. */
+static int bytes_below(struct sf_io *io, const struct sf_store_options *opt, const char *url,
+                       uint64_t *ret, struct sf_error *err)
+{
+	struct sf_store *s;
+	int r = sf_store_open(io, url, opt, &s, err);
+
+	if (r < 0)
+		return r;
+	*ret = 0;
+	r = s->ops->list(s, "", UINT_MAX, add_object, ret, err);
+	sf_store_free(s);
+	return r;
+}
+
+static int report(struct sf_io *io, const struct sf_store_options *opt, const char *target,
+                  const struct sf_progress *progress, bool quiet, struct sf_error *err)
+{
+	const bool url = sf_url_scheme(target) != 0;
+	SF_FREE char *at = url ? sf_url_shown(target) : strdup(target);
+	uint64_t bytes;
+	int r = 0;
+
+	if (!at)
+		return sf_fail(err, -ENOMEM, "no memory for the target's name");
 	if (!quiet) {
-		sf_put_name(stdout, dir, strlen(dir));
-		printf("\t%" PRIu64 "\n", bytes_of(dir));
+		if (url)
+			r = bytes_below(io, opt, target, &bytes, err);
+		else
+			bytes = bytes_of(at);
+		if (r < 0)
+			return r;
+		sf_put_name(stdout, at, strlen(at));
+		printf("\t%" PRIu64 "\n", bytes);
 	}
 	sf_progress_summary(progress, "wrote");
 	return 0;
@@ -63,7 +95,8 @@ static int open_all(struct sf_session *s, struct sf_session **at, char *const *s
 }
 
 static int write_all(const struct sf_session_options *given, char *const *source, size_t n,
-                     const char *target, const struct sf_reshard_options *o, struct sf_error *err)
+                     const char *target, const struct sf_reshard_options *o, bool quiet,
+                     struct sf_error *err)
 {
 	struct sf_session_options own = *given;
 	SF_FREE struct sf_session *s = sf_alloc_array(n, sizeof(*s));
@@ -83,6 +116,8 @@ static int write_all(const struct sf_session_options *given, char *const *source
 		r = sf_reshard(at, n, target, o, err);
 	else if (o->comm)
 		sf_reshard_give_up(target, o, err->msg);
+	if (r >= 0)
+		r = report(&io, &own.store, target, o->progress, quiet, err);
 	while (open > 0)
 		sf_session_close(&s[--open]);
 	sf_io_release(&io);
@@ -108,6 +143,7 @@ int sf_write_anew(const struct sf_common *common, char *const *source, size_t n,
 		.no_optim = o->no_optim,
 		.memory = common->session.memory / 2,
 		.comm = o->comm,
+		.store = &common->session.store,
 		.log = common->session.log,
 		.progress = &progress,
 	};
@@ -122,8 +158,6 @@ int sf_write_anew(const struct sf_common *common, char *const *source, size_t n,
 		return failed(o, SF_EXIT_USAGE, &err);
 	sf_interrupt_init();
 	sf_progress_init(&progress, quiet);
-	r = write_all(&common->session, source, n, target, &opt, &err);
-	if (r >= 0)
-		r = report(target, &progress, quiet, &err);
+	r = write_all(&common->session, source, n, target, &opt, quiet, &err);
 	return r < 0 ? failed(o, SF_EXIT_FAILED, &err) : SF_EXIT_OK;
 }

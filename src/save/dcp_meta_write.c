@@ -1,7 +1,7 @@
 #include "config.h"
 
 #include <inttypes.h>
-#include <stdio.h>
+#include <string.h>
 
 #include "base/map.h"
 #include "base/vec.h"
@@ -425,15 +425,13 @@ static uint8_t *file_name(struct meta *m, uint8_t *p, uint64_t c)
 {
 	const struct sf_global_plan *g = m->g;
 	uint32_t *slot = &m->slot[m->slot0[g->rank[c]] + g->file[c]];
-	char name[40];
-	int n;
+	char name[SF_SHARD_NAME_MAX];
 
 	if (*slot)
 		return dcp_put_get(p, *slot);
-	n = snprintf(name, sizeof(name), "__%" PRIu32 "_%" PRIu32 ".distcp", g->rank[c],
-	             g->file[c]);
+	sf_shard_name(name, g->rank[c], g->file[c], m->opt->tag ? m->opt->tag : "");
 	*slot = m->o.nmemo++;
-	return dcp_op(dcp_put_text(p, name, (size_t)n), 0x94);
+	return dcp_op(dcp_put_text(p, name, strlen(name)), 0x94);
 }
 
 static uint8_t *put_index(struct meta *m, uint8_t *p, uint64_t key, uint64_t i)
@@ -481,7 +479,7 @@ static void put_storage(struct meta *m)
 		const struct sf_global_key *k = &g->key[key];
 		for (uint64_t i = 0; i < k->nchunks; i++, n++) {
 			before(m, n);
-			uint8_t *p = dcp_put_room(&m->o, 160 + SIZE_MAX_BYTES(k->ndim));
+			uint8_t *p = dcp_put_room(&m->o, 180 + SIZE_MAX_BYTES(k->ndim));
 			if (!p)
 				return;
 			p = put_index(m, p, key, i);

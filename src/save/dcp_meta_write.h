@@ -3,16 +3,18 @@
 #define SF_SAVE_DCP_META_WRITE_H
 
 #include "save/save_plan.h"
+#include "save/save_shard_name.h"
 
 struct sf_dcp_meta_options {
 	/* where _StorageInfo is from: "torch.distributed.checkpoint.filesystem", or OLMo-core's */
 	const char *storage_info_module;
+	const char *tag;  /* of the files' names (save_shard_name.h); NULL: "" */
 	const char *zstd; /* transform descriptor of all items, "stream.zstd/1"; NULL: none */
 };
 /*
  * sf_dcp_meta_write - the pickle, into @sink in pieces of about 1 MiB.
  *
- * A rank's nth file is "__RANK_N.distcp". Keys, chunks and items in the plan's order.
+ * A rank's nth file is called as sf_shard_name says. Keys, chunks and items in the plan's order.
  *
  * Protocol 4, what repeats is memoised: no larger than torch's own of the same. torch 2.0 to 2.14 read
  * it: TensorProperties is spelt as a call of the class by torch.distributed.checkpoint.metadata, where

@@ -147,7 +147,13 @@ static int begin(struct shardfuse_save *s, const char *target,
 	if (r >= 0)
 		r = sf_save_template(target, &s->opt, s->comm.rank, s->comm.size, &s->target, err);
 	if (r >= 0)
-		r = sf_save_target_new(s->target, &s->at, err);
+		r = sf_save_target_new(s->target,
+		                       &(struct sf_target_options){
+					       .replace = s->opt.overwrite == SHARDFUSE_REPLACE,
+					       .manifest = s->opt.manifest != 0,
+					       .store = s->opt.store,
+				       },
+		                       &s->at, err);
 	if (r >= 0)
 		r = sf_save_items_init(&s->items, err);
 	if (r < 0)
@@ -165,6 +171,7 @@ static int begin(struct shardfuse_save *s, const char *target,
 	}
 	s->opt.format = NULL; /* strings of the caller's: what is needed of them was taken */
 	s->opt.variable = NULL;
+	s->opt.store = NULL;
 	s->opt.format_metadata = s->format_metadata;
 	return 0;
 }

@@ -328,6 +328,33 @@ static int plan(struct shardfuse_save *s, const struct peer *p, uint32_t n, enum
 	return r;
 }
 
+/* With the names of all ranks' files. */
+static int claim(struct shardfuse_save *s, const struct peer *p, uint32_t n, char token[33],
+                 struct sf_error *err)
+{
+	struct sf_target_files files = { .dir = s->format->shards, .last = s->format->last };
+	struct sf_buf names = { 0 };
+	int r;
+
+	for (uint32_t i = 0; i < n; i++) {
+		const uint8_t *at = p[i].files;
+		for (uint32_t k = 0; k < p[i].nfiles; k++) {
+			uint32_t len = sf_le32(at);
+			sf_buf_add(&names, at + 4, len);
+			sf_buf_byte(&names, 0);
+			at += 4 + len;
+		}
+	}
+	files.name = (const char *)names.at;
+	files.names_len = sf_buf_bytes(&names);
+	r = sf_buf_check(&names) < 0
+	            ? sf_fail(err, -ENOMEM, "no memory for the files' names")
+	            : sf_save_target_claim(s->at, &files, s->opt.overwrite == SHARDFUSE_REPLACE,
+	                                   token, err);
+	sf_buf_release(&names);
+	return r;
+}
+
 static int answer_plan(void *arg, const void *const *record, const size_t *len, uint32_t n,
                        struct sf_buf *answer, struct sf_error *err)
 {
@@ -350,7 +377,7 @@ static int answer_plan(void *arg, const void *const *record, const size_t *len, 
 	if (r >= 0)
 		r = plan(s, p, n, &what, err);
 	if (r >= 0 && a->claim && what != SEND_ALL)
-		r = sf_save_target_claim(s->at, s->opt.overwrite == SHARDFUSE_REPLACE, token, err);
+		r = claim(s, p, n, token, err);
 	if (r >= 0)
 		r = put_answer(what, token, what == GO ? &s->global : NULL, p, n, answer, err);
 	free(p);

@@ -25,6 +25,7 @@ int sf_save_dcp_metadata(struct shardfuse_save *s, struct sf_save_target *t, con
 {
 	struct sf_dcp_meta_options o = { .storage_info_module =
 		                                 "torch.distributed.checkpoint.filesystem",
+		                         .tag = t->tag,
 		                         .zstd = s->opt.zstd ? "stream.zstd/1" : NULL };
 	struct out out = { NULL, 0 };
 	char name[64];
@@ -46,4 +47,6 @@ static int finish(struct shardfuse_save *s, struct sf_save_target *t,
 	return sf_save_dcp_metadata(s, t, "", g, err);
 }
 
-const struct sf_save_format sf_save_dcp = { .name = "dcp", .shards = "", .finish = finish };
+const struct sf_save_format sf_save_dcp = {
+	.name = "dcp", .shards = "", .last = ".metadata", .finish = finish
+};

@@ -11,6 +11,8 @@ struct sf_save_format {
 	const char *name;
 	/* where the shards and .metadata lie below the target, with a '/' behind it, or "" */
 	const char *shards;
+	/* the last file that finish() writes: with it all of the format's readers see a checkpoint */
+	const char *last;
 	/* Rank 0, before anything is made: is this a save that the format can have? NULL: any is. */
 	int (*check)(const struct shardfuse_save *s, const struct sf_global_plan *g,
 	             struct sf_error *err);

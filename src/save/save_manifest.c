@@ -20,11 +20,10 @@ void sf_save_manifest_tell(const struct sf_shard_file *file, unsigned n, struct 
 	}
 }
 
-static void put_file(struct sf_buf *out, const char *dir, uint32_t rank, unsigned number,
-                     const uint8_t *told)
+static void put_file(struct sf_buf *out, const char *dir, const char *name, const uint8_t *told)
 {
-	sf_buf_printf(out, "%s\n  \"%s__%u_%u.distcp\": {\"size\": %" PRIu64 ", \"sha256\": \"",
-	              out->at[out->len - 1] == '{' ? "" : ",", dir, rank, number, sf_le64(told));
+	sf_buf_printf(out, "%s\n  \"%s%s\": {\"size\": %" PRIu64 ", \"sha256\": \"",
+	              out->at[out->len - 1] == '{' ? "" : ",", dir, name, sf_le64(told));
 	for (unsigned i = 0; i < 32; i++)
 		sf_buf_printf(out, "%02x", told[8 + i]);
 	sf_buf_str(out, "\"}");
@@ -47,8 +46,10 @@ int sf_save_manifest_write(const struct shardfuse_save *s, const void *const *re
 		for (unsigned f = 0; f < nfiles && sf_buf_check(&out) == 0; f++) {
 			const uint8_t *told =
 				(const uint8_t *)record[i] + at + (size_t)f * FILE_BYTES;
+			char name[SF_SHARD_NAME_MAX];
+			sf_shard_name(name, i, f, s->at->tag);
 			if (sf_le64(told)) /* empty ones are not made */
-				put_file(&out, s->format->shards, i, f, told);
+				put_file(&out, s->format->shards, name, told);
 		}
 	}
 	sf_buf_str(&out, "\n}}\n");

@@ -119,6 +119,8 @@ static int finish(struct shardfuse_save *s, struct sf_save_target *t,
 	                                  !s->opt.no_fsync, err);
 }
 
-const struct sf_save_format sf_save_megatron = {
-	.name = "megatron", .shards = "", .object = object, .finish = finish
-};
+const struct sf_save_format sf_save_megatron = { .name = "megatron",
+	                                         .shards = "",
+	                                         .last = "metadata.json",
+	                                         .object = object,
+	                                         .finish = finish };

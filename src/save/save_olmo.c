@@ -46,5 +46,5 @@ static int finish(struct shardfuse_save *s, struct sf_save_target *t,
 }
 
 const struct sf_save_format sf_save_olmo = {
-	.name = "olmo", .shards = DIR, .check = check, .finish = finish
+	.name = "olmo", .shards = DIR, .last = ".metadata.json", .check = check, .finish = finish
 };

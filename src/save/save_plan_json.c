@@ -22,10 +22,11 @@ static void put_chunk(struct sf_buf *b, const struct shardfuse_save *s,
                       const struct sf_global_plan *g, const struct sf_global_key *k, uint64_t c)
 {
 	const uint64_t *at = g->coords + k->coord + 2 * k->ndim * (c - k->first);
+	char name[SF_SHARD_NAME_MAX];
 
-	sf_buf_printf(b, "%s\n    {\"rank\": %u, \"file\": \"%s__%u_%u.distcp\"",
-	              c == k->first ? "" : ",", g->rank[c], s->format->shards, g->rank[c],
-	              g->file[c]);
+	sf_shard_name(name, g->rank[c], g->file[c], s->at->tag);
+	sf_buf_printf(b, "%s\n    {\"rank\": %u, \"file\": \"%s%s\"", c == k->first ? "" : ",",
+	              g->rank[c], s->format->shards, name);
 	sf_buf_printf(b, ", \"off\": %" PRIu64 ", \"bytes\": %" PRIu64, g->off[c], g->len[c]);
 	if (k->kind == SF_SAVE_TENSOR) {
 		put_numbers(b, "offset", at, k->ndim);

@@ -65,6 +65,7 @@ void sf_save_run_free(struct sf_save_run *run)
 void sf_save_run_cancel(struct sf_save_run *run)
 {
 	atomic_store(&run->cancel, true);
+	sf_save_target_cancel(run->s->at);
 }
 
 uint64_t sf_save_run_progress(const struct sf_save_run *run, uint64_t *ret_total)
@@ -218,9 +219,9 @@ static int end(struct sf_save_run *run, int r)
 {
 	struct shardfuse_save *s = run->s;
 
-	if (sf_save_target_owns(s->at) && r < 0)
+	if (r < 0)
 		sf_save_target_drop(s->at);
-	else if (sf_save_target_owns(s->at))
+	else
 		sf_save_target_settle(s->at);
 	sf_save_log(s, "commit", run->began_ms, s->mine.bytes, r, &run->err);
 	run->result = r;

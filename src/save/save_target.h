@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/error.h"
+#include "save/save_shard_name.h"
 
 /*
  * Life of a target; each call by the ranks that it names, in this order:
@@ -18,14 +19,16 @@
  *   drop     every rank, after a failure, published or not: what it made goes.
  * A killed save leaves what nothing discovers, and a later save removes.
  *
- * Kinds: directories (save_target_dir.h).
+ * Kinds: directories (save_target_dir.h), prefixes in buckets (save_target_object.h).
  */
 struct sf_save_target;
 
 /* How a file gets its name. */
 enum sf_target_name {
 	SF_TARGET_AT_ONCE, /* it may be seen by half: a shard, which nothing finds before .metadata */
-	SF_TARGET_CLOSED, /* when it is closed: what tells that a checkpoint is there */
+	/* When it is closed: .metadata, one of each save, after all shards. With it the save has its
+	 * target, whatever other saves there are: no file but the format's last comes later. */
+	SF_TARGET_CLOSED,
 };
 
 /* A file that is being written: each byte once, in any order. One thread at a time. Messages name it. */
@@ -45,8 +48,16 @@ struct sf_target_file {
 	const struct sf_target_file_ops *ops;
 };
 
+/* What a save will write, besides shards with a tag in their names. */
+struct sf_target_files {
+	const char *dir;  /* where the shards lie, and .metadata: "", or with a '/' at its end */
+	const char *last; /* the file that is written last: what makes it the format's checkpoint */
+	const char *name; /* what callers gave, of all ranks: names with a NUL behind each */
+	size_t names_len;
+};
 struct sf_save_target_ops {
-	int (*claim)(struct sf_save_target *t, bool replace, char token[33], struct sf_error *err);
+	int (*claim)(struct sf_save_target *t, const struct sf_target_files *files, bool replace,
+	             char token[33], struct sf_error *err);
 	int (*join)(struct sf_save_target *t, const char *token, bool replace, bool lowest_of_host,
 	            unsigned visible_ms, struct sf_error *err);
 	int (*open)(struct sf_save_target *t, const char *name, uint64_t size,
@@ -56,15 +67,25 @@ struct sf_save_target_ops {
 	int (*publish)(struct sf_save_target *t, bool sync, struct sf_error *err);
 	void (*settle)(struct sf_save_target *t);
 	void (*drop)(struct sf_save_target *t);
+	void (*cancel)(struct sf_save_target *t); /* NULL: no call takes long */
 	void (*free)(struct sf_save_target *t);
 };
 struct sf_save_target {
 	const struct sf_save_target_ops *ops;
 	bool owns; /* publish is this rank's */
+	/* in the names of shards (save_shard_name.h), once it was claimed or joined */
+	char tag[SF_SHARD_TAG_MAX];
 };
 
-/* @path as the user gave it. Errors: -EINVAL it names nothing that a save could make; -ENOMEM. */
-int sf_save_target_new(const char *path, struct sf_save_target **ret, struct sf_error *err);
+struct shardfuse_context_options;
+struct sf_target_options {      /* NULL where they are asked for: all 0 */
+	bool replace, manifest; /* will be wanted: what cannot be had is refused at once */
+	const struct shardfuse_context_options *store; /* of a URL; copied */
+};
+/* @path as the user gave it, or a URL of s3 or gs. Errors: -EINVAL it names nothing that a save could
+ * make; -ENOTSUP another URL, or what such a target does not have; -ENOMEM. */
+int sf_save_target_new(const char *path, const struct sf_target_options *o,
+                       struct sf_save_target **ret, struct sf_error *err);
 /* What is open is closed, nothing removed. NULL is fine. */
 static inline void sf_save_target_free(struct sf_save_target *t)
 {
@@ -77,10 +98,11 @@ static inline void sf_save_target_free(struct sf_save_target *t)
  * nobody would clear; -EBUSY another save of it is under way; those of the file system. Nothing is left
  * after one. 1: it is there already, by this token.
  */
-static inline int sf_save_target_claim(struct sf_save_target *t, bool replace, char token[33],
-                                       struct sf_error *err)
+static inline int sf_save_target_claim(struct sf_save_target *t,
+                                       const struct sf_target_files *files, bool replace,
+                                       char token[33], struct sf_error *err)
 {
-	return t->ops->claim(t, replace, token, err);
+	return t->ops->claim(t, files, replace, token, err);
 }
 /* @lowest_of_host: this rank is. Sets whether it owns. @replace as of claim. Errors: those of claim;
  * -ETIMEDOUT it is not to be seen within @visible_ms. */
@@ -119,6 +141,13 @@ static inline void sf_save_target_settle(struct sf_save_target *t)
 static inline void sf_save_target_drop(struct sf_save_target *t)
 {
 	t->ops->drop(t);
+}
+
+/* What waits there for long ends soon, -ECANCELED. Any thread. */
+static inline void sf_save_target_cancel(struct sf_save_target *t)
+{
+	if (t->ops->cancel)
+		t->ops->cancel(t);
 }
 
 static inline int sf_target_file_write(struct sf_target_file *f, uint64_t off, const void *at,

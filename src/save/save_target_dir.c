@@ -193,11 +193,12 @@ static int claim(struct sf_target_dir *t, bool replace, struct sf_error *err)
 	return r != 0 ? r : make_tmp(t, err);
 }
 
-static int dir_claim(struct sf_save_target *base, bool replace, char token[33],
-                     struct sf_error *err)
+static int dir_claim(struct sf_save_target *base, const struct sf_target_files *files, bool replace,
+                     char token[33], struct sf_error *err)
 {
 	struct sf_target_dir *t = dir_of(base);
 
+	(void)files; /* NAME-tmp has nothing else */
 	sf_save_target_token(t->token);
 	int r = claim(t, replace, err);
 	if (r < 0)

@@ -75,15 +75,6 @@ int sf_save_template(const char *target, const struct shardfuse_save_options *o,
 		sf_buf_release(&out);
 		return sf_fail(err, r, "target: longer than %d bytes", TARGET_MAX);
 	}
-	if (strstr(sf_buf_cstr(&out), "://")) { /* may hold secrets: not shown whole */
-		int len = (int)strcspn(sf_buf_cstr(&out), ":");
-		sf_fail(err, -ENOTSUP,
-		        "target: %.*s:// is a URL, which is not supported yet: save to a local "
-		        "path",
-		        len > 16 ? 16 : len, sf_buf_cstr(&out));
-		sf_buf_release(&out);
-		return -ENOTSUP;
-	}
 	*ret = strdup(sf_buf_cstr(&out));
 	sf_buf_release(&out);
 	return *ret ? 0 : sf_fail(err, -ENOMEM, "no memory for the target's path");

@@ -14,11 +14,6 @@
 #define SLAB_SNAPSHOT ((size_t)4 << 20)
 #define SLAB_MIN ((size_t)64 << 10) /* room for any head */
 
-void sf_shard_name(char ret[SF_SHARD_NAME_MAX], uint32_t rank, uint32_t file)
-{
-	snprintf(ret, SF_SHARD_NAME_MAX, "__%u_%u.distcp", rank, file);
-}
-
 int sf_shard_check(struct sf_write_file *f, struct sf_error *err)
 {
 	if (f->w->o.cancel && atomic_load_explicit(f->w->o.cancel, memory_order_relaxed))
@@ -195,7 +190,7 @@ static int file_init(struct sf_write_file *f, struct sf_error *err)
 	uint64_t share = sf_stage_pool_budget(w->o.pool) / (2 * (uint64_t)w->o.nfiles);
 	char name[SF_SHARD_NAME_MAX];
 
-	sf_shard_name(name, w->o.rank, f->number);
+	sf_shard_name(name, w->o.rank, f->number, w->target->tag);
 	int n = snprintf(f->name, sizeof(f->name), "%s%s", w->o.dir ? w->o.dir : "", name);
 	if (n < 0 || (size_t)n >= sizeof(f->name))
 		return sf_fail(err, -ENAMETOOLONG, "a shard in '%s'", w->o.dir);

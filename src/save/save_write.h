@@ -4,6 +4,7 @@
 
 #include <stdatomic.h>
 #include "save/save_item.h"
+#include "save/save_shard_name.h"
 #include "save/save_stage.h"
 #include "save/save_target.h"
 
@@ -26,10 +27,6 @@ struct sf_shard_file { /* what became of a file */
 	uint64_t size; /* 0: no item is in it, and it was not made */
 	uint8_t sha256[32];
 };
-
-/* "__RANK_FILE.distcp", without the options' dir */
-#define SF_SHARD_NAME_MAX 48
-void sf_shard_name(char ret[SF_SHARD_NAME_MAX], uint32_t rank, uint32_t file);
 
 /*
  * sf_shard_write_begin - starts the writers: a thread a file. @snapshot: returns when every item's bytes

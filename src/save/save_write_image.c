@@ -230,6 +230,20 @@ static int finish_part(struct sf_write_file *f, const struct sf_write_walk *w, u
 	return r;
 }
 
+/* A slab, but for a head in it that waits for its CRC: each byte is written once. */
+static int write_around(struct sf_write_file *f, const struct sf_write_slab *slab,
+                        uint64_t head_len, uint64_t counts, struct sf_error *err)
+{
+	uint64_t pos = slab->first.pos, end = pos + slab->len;
+	uint64_t from = head_len ? f->head_off : end, to = from + head_len;
+	bool behind = to < end;
+	int r = sf_write_out(f, pos, slab->buf->at, from - pos, behind ? 0 : counts, err);
+
+	return r < 0 || !behind
+	               ? r
+	               : sf_write_out(f, to, slab->buf->at + (to - pos), end - to, counts, err);
+}
+
 int sf_write_slab(struct sf_write_file *f, struct sf_write_slab *slab, struct sf_error *err)
 {
 	struct sf_write_walk w = slab->first;
@@ -250,7 +264,7 @@ int sf_write_slab(struct sf_write_file *f, struct sf_write_slab *slab, struct sf
 		return r;
 	if (slab->direct)
 		return write_direct(f, slab, &w, head, counts, err);
-	r = sf_write_out(f, slab->first.pos, slab->buf->at, slab->len, counts, err);
+	r = write_around(f, slab, head ? w.plan.head_len : 0, counts, err);
 	if (r >= 0 && !f->head_open)
 		r = sf_write_hash_to(f, slab->first.pos + slab->len, err);
 	return r;

@@ -114,21 +114,48 @@ static int check_aside(const struct sf_session *s, const char *to, const char *s
 	return check_listing(s->ckpt, aside, err);
 }
 
-int sf_apart_check(const struct sf_session *s, const char *target, struct sf_error *err)
+static int check_names(const char *from, const char *to, const char *target, struct sf_error *err)
 {
-	SF_FREE char *to = NULL;
-	const char *from = s->store->source;
-	int r = real_target(target, &to, err);
-
-	if (r < 0 || sf_url_scheme(from))
-		return r;
 	if (strcmp(from, to) == 0)
 		return sf_fail(err, -EINVAL, "'%s' is what is read: name another target", target);
 	if (is_within(to, from, length(from)))
 		return sf_fail(err, -EINVAL, "'%s' is within '%s', which is read", target, from);
 	if (is_within(from, to, length(to)))
 		return sf_fail(err, -EINVAL, "'%s', which is read, is within '%s'", from, target);
-	r = check_listing(s->ckpt, to, err);
+	return 0;
+}
+
+/* As stores show themselves, without a '/' at the end. */
+static int check_urls(const char *from, const char *target, struct sf_error *err)
+{
+	SF_FREE char *to = sf_url_shown(target);
+	SF_FREE char *plain = strdup(from);
+
+	if (!to || !plain)
+		return sf_fail(err, -ENOMEM, "no memory for the target's name");
+	for (char *s = to;; s = plain) {
+		for (size_t n = strlen(s); n && s[n - 1] == '/';)
+			s[--n] = '\0';
+		if (s == plain)
+			break;
+	}
+	return check_names(plain, to, to, err);
+}
+
+int sf_apart_check(const struct sf_session *s, const char *target, struct sf_error *err)
+{
+	SF_FREE char *to = NULL;
+	const char *from = s->store->source;
+	int r;
+
+	if (sf_url_scheme(target))
+		return sf_url_scheme(from) ? check_urls(from, target, err) : 0;
+	r = real_target(target, &to, err);
+	if (r < 0 || sf_url_scheme(from))
+		return r;
+	r = check_names(from, to, target, err);
+	if (r >= 0)
+		r = check_listing(s->ckpt, to, err);
 	if (r >= 0)
 		r = check_aside(s, to, "-tmp", target, err);
 	return r < 0 ? r : check_aside(s, to, "-old", target, err);

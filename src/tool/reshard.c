@@ -15,6 +15,7 @@
 #include "base/thread_pool.h"
 #include "format/megatron/megatron.h"
 #include "shardfuse_save.h"
+#include "store/url.h"
 #include "tool/apart.h"
 #include "tool/claims.h"
 #include "tool/disk_room.h"
@@ -401,13 +402,38 @@ static void log_line(void *arg, const char *line)
 	sf_log(arg, SF_LOG_DEBUG, "%s", line);
 }
 
-static struct shardfuse_save_options save_options(const struct sf_reshard_options *o)
+/* As the sources' stores are opened. */
+static struct shardfuse_context_options store_options(const struct sf_reshard_options *o)
 {
+	struct shardfuse_context_options c = SHARDFUSE_INIT(c);
+
+	c.memory = o->memory / 2;
+	if (!o->store)
+		return c;
+	c.ca_bundle = o->store->ca_bundle;
+	c.endpoint_url = o->store->endpoint_url;
+	c.region = o->store->region;
+	c.profile = o->store->profile;
+	c.addressing = o->store->addressing;
+	c.no_sign_request = o->store->no_sign_request;
+	c.request_payer = o->store->request_payer;
+	c.user_project = o->store->user_project;
+	return c;
+}
+
+/* @store: of the call alone. */
+static struct shardfuse_save_options save_options(const char *target,
+                                                  const struct sf_reshard_options *o,
+                                                  const struct shardfuse_context_options *store)
+{
+	/* what is staged for a bucket is copied into parts, which take as much again */
+	const uint64_t staging = sf_url_scheme(target) ? o->memory - o->memory / 2 : o->memory;
 	struct shardfuse_save_options opt = SHARDFUSE_INIT(opt);
 
 	opt.format = o->format;
 	opt.overwrite = o->force ? SHARDFUSE_REPLACE : SHARDFUSE_REFUSE;
-	opt.staging = o->memory / (o->comm ? 1 : o->ranks);
+	opt.staging = staging / (o->comm ? 1 : o->ranks);
+	opt.store = store;
 	opt.timeout_ms = o->comm ? OTHERS_MS : COMM_MS;
 	opt.write_timeout_ms = COMM_MS;
 	if (o->log) {
@@ -419,7 +445,8 @@ static struct shardfuse_save_options save_options(const struct sf_reshard_option
 
 int sf_reshard_check(const char *target, const struct sf_reshard_options *o, struct sf_error *err)
 {
-	const struct shardfuse_save_options opt = save_options(o);
+	const struct shardfuse_context_options store = store_options(o);
+	const struct shardfuse_save_options opt = save_options(target, o, &store);
 	const uint32_t here = o->comm ? 1 : o->ranks;
 	struct shardfuse_error why = { "" };
 	struct shardfuse_save *s;
@@ -466,7 +493,8 @@ static int connect(struct reshard *x, struct sf_error *err)
 
 static int begin_ranks(struct reshard *x, struct sf_error *err)
 {
-	const struct shardfuse_save_options opt = save_options(x->o);
+	const struct shardfuse_context_options store = store_options(x->o);
+	const struct shardfuse_save_options opt = save_options(x->target, x->o, &store);
 	struct shardfuse_error why = { "" };
 	int r = connect(x, err);
 
@@ -559,14 +587,15 @@ static int prepare(struct reshard *x, struct sf_session *const *source, size_t n
 		r = sf_apart_check(source[i], x->target, err);
 	if (r >= 0)
 		r = take_all(x, source, nsources, err);
-	if (r >= 0)
+	if (r >= 0 && !sf_url_scheme(x->target))
 		r = check_room(x, err);
 	return r;
 }
 
 void sf_reshard_give_up(const char *target, const struct sf_reshard_options *o, const char *why)
 {
-	const struct shardfuse_save_options opt = save_options(o);
+	const struct shardfuse_context_options store = store_options(o);
+	const struct shardfuse_save_options opt = save_options(target, o, &store);
 	struct shardfuse_error err = { "" };
 	struct shardfuse_save *s;
 

@@ -18,14 +18,16 @@ struct sf_reshard_options {
 	/* This process is one rank of these, of which there are @ranks; borrowed. NULL: all ranks are
 	 * threads of this process. */
 	const struct shardfuse_comm *comm;
+	const struct sf_store_options
+		*store; /* of a target that is a URL; NULL: nothing was given */
 	const struct sf_log *log;
 	struct sf_progress *progress;
 };
 
 /*
- * sf_reshard - the keys that the sessions show become the checkpoint @target, a directory: each rank's slice
- * of a tensor is read when it is written. With @o->comm it is collective: all ranks call it with the same sources,
- * target and options, and what one fails at fails on all.
+ * sf_reshard - the keys that the sessions show become the checkpoint @target, a directory or a URL of s3 or gs:
+ * each rank's slice of a tensor is read when it is written. With @o->comm it is collective: all ranks call it
+ * with the same sources, target and options, and what one fails at fails on all.
  *
  * Ends at a signal (tool/interrupt.h) with nothing left. Fills and shows the progress.
  * Errors:  -EINVAL a key that two sessions have, a target that lies in a source or the other way round, no

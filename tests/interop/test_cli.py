@@ -355,7 +355,7 @@ def export():
                 check("export --format dcp is refused with a reason", r.returncode in (1, 2) and r.stderr.strip() != "" and not os.path.exists(f"{d}/dcp/.metadata"), r.stderr)
                 skip("export --format dcp", r.stderr.strip())
         r = run("export", CKPT, "s3://bucket/x.pt")
-        check("export to a URL is refused, saying so", r.returncode in (1, 2) and "s3://bucket/x.pt" in r.stderr, (r.returncode, r.stderr))
+        check("export of plain files to a URL is refused, saying so", r.returncode in (1, 2) and "s3://bucket/x.pt" in r.stderr, (r.returncode, r.stderr))
         expect("export of an unknown format is usage", run("export", CKPT, f"{d}/y", "--format", "tar"), 2)
         expect("export below a file", run("export", CKPT, f"{d}/x.pt/y.pt"), 1, err="x.pt")
     full = "/dev/full"

@@ -139,7 +139,7 @@ def usage():
     src = source_of("dcp/fsdp4")
     for args, err in ((("reshard", src, path("u")), "--ranks"), (("reshard", src, path("u"), "--ranks", 0), "--ranks"), (("reshard", src, path("u"), "--ranks", 1025), "1024"),
                       (("reshard", src, path("u"), "--ranks", "x"), "x"), (("reshard", src), "TARGET"), (("import", src), "TARGET"), (("import", src, path("u"), "--format", "tar"), "tar"),
-                      (("reshard", src, "s3://bucket/u", "--ranks", 2), "not supported yet"), (("import", src, "https://me:secret@host/u"), "https://host/u"),
+                      (("reshard", src, "s3://bucket/u", "--ranks", 2, "--force"), "not replaced"), (("import", src, "s3://me:secret@bucket/u"), "s3://"), (("import", src, "https://me:secret@host/u"), "https://host/u"),
                       (("export", src, path("u"), "--ranks", 2, "--format", "pt"), "--ranks"), (("export", src, path("u"), "--format", "dcp", "--strategy", "chunks"), "--strategy"),
                       (("reshard", src, path("u"), "--ranks", 1024, "--memory", "64M"), "--memory"), (("reshard", src, path("u"), "--ranks", 2, "--objects", "plain"), "plain")):
         r = run(*args)

@@ -382,7 +382,7 @@ START_TEST(what_cannot_be_saved_is_said_at_once)
 	ck_assert_str_eq(err.msg, "format 'zip': there are dcp, megatron, olmo");
 	opt.format = NULL;
 	ck_assert_int_eq(shardfuse_save_begin("", &opt, NULL, &s, &err), -EINVAL);
-	ck_assert_int_eq(shardfuse_save_begin("s3://secret@b/x", NULL, NULL, &s, &err), -ENOTSUP);
+	ck_assert_int_eq(shardfuse_save_begin("s3://secret@b/x", NULL, NULL, &s, &err), -EINVAL);
 	ck_assert_ptr_null(strstr(err.msg, "secret"));
 	opt.variable = variables;
 	opt.nvariable = 1;

@@ -85,7 +85,7 @@ static void check_text(const char *name, const char *want)
 static struct sf_save_target *target(const char *name)
 {
 	struct sf_save_target *t;
-	int r = sf_save_target_new(in_dir(name), &t, &err);
+	int r = sf_save_target_new(in_dir(name), NULL, &t, &err);
 
 	ck_assert_msg(r == 0, "%s", err.msg);
 	return t;
@@ -93,7 +93,7 @@ static struct sf_save_target *target(const char *name)
 
 static void claim(struct sf_save_target *t, bool replace)
 {
-	int r = sf_save_target_claim(t, replace, token, &err);
+	int r = sf_save_target_claim(t, NULL, replace, token, &err);
 
 	ck_assert_msg(r == 0, "%s", err.msg);
 	ck_assert(sf_save_target_owns(t));
@@ -102,7 +102,7 @@ static void claim(struct sf_save_target *t, bool replace)
 static int try_claim(const char *name, bool replace)
 {
 	struct sf_save_target *t = target(name);
-	int r = sf_save_target_claim(t, replace, token, &err);
+	int r = sf_save_target_claim(t, NULL, replace, token, &err);
 
 	if (r == 0)
 		sf_save_target_drop(t);
@@ -276,12 +276,12 @@ START_TEST(what_nobody_would_clear_is_refused)
 	char cwd[512];
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(never); i++)
-		ck_assert_int_eq(sf_save_target_new(never[i], &t, &err), -EINVAL);
-	ck_assert_int_eq(sf_save_target_new("/proc", &t, &err), 0); /* a mount point */
-	ck_assert_int_eq(sf_save_target_claim(t, true, token, &err), -EINVAL);
+		ck_assert_int_eq(sf_save_target_new(never[i], NULL, &t, &err), -EINVAL);
+	ck_assert_int_eq(sf_save_target_new("/proc", NULL, &t, &err), 0); /* a mount point */
+	ck_assert_int_eq(sf_save_target_claim(t, NULL, true, token, &err), -EINVAL);
 	sf_save_target_free(t);
-	ck_assert_int_eq(sf_save_target_new("/usr", &t, &err), 0);
-	ck_assert_int_eq(sf_save_target_claim(t, true, token, &err), -EINVAL);
+	ck_assert_int_eq(sf_save_target_new("/usr", NULL, &t, &err), 0);
+	ck_assert_int_eq(sf_save_target_claim(t, NULL, true, token, &err), -EINVAL);
 	sf_save_target_free(t);
 	/* where we are, and above */
 	make_dir();
@@ -471,7 +471,7 @@ static int write_file(struct sf_save_target *t, const char *name, const char *te
 static int whole_save(bool replace)
 {
 	struct sf_save_target *t = target("a");
-	int r = sf_save_target_claim(t, replace, token, &err);
+	int r = sf_save_target_claim(t, NULL, replace, token, &err);
 
 	if (r >= 0)
 		r = write_file(t, "sub/shard", "new", 3, SF_TARGET_AT_ONCE);
@@ -615,8 +615,8 @@ START_TEST(a_number_that_was_used_again_is_no_leftover)
 	ck_assert_int_eq(stat(in_dir(other), &st), 0);
 	run("printf 'shardfuse save 2\n%%032d\n%llu %llu 1\na' 0 > '%s/a/.shardfuse-save'",
 	    (unsigned long long)st.st_dev, (unsigned long long)st.st_ino, dir);
-	ck_assert_int_eq(sf_save_target_new(in_dir("a"), &t, &err), 0);
-	int r = sf_save_target_claim(t, false, token, &err);
+	ck_assert_int_eq(sf_save_target_new(in_dir("a"), NULL, &t, &err), 0);
+	int r = sf_save_target_claim(t, NULL, false, token, &err);
 	ck_assert(_i ? r == -EEXIST : r == 0 || r == -EEXIST);
 	if (r == 0)
 		sf_save_target_drop(t);

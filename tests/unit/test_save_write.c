@@ -147,8 +147,8 @@ static void begin(uint64_t budget)
 	ck_assert_ptr_nonnull(mkdtemp(w.dir));
 	char path[100];
 	snprintf(path, sizeof(path), "%s/a", w.dir);
-	ck_assert_int_eq(sf_save_target_new(path, &w.target, &err), 0);
-	ck_assert_int_eq(sf_save_target_claim(w.target, false, w.token, &err), 0);
+	ck_assert_int_eq(sf_save_target_new(path, NULL, &w.target, &err), 0);
+	ck_assert_int_eq(sf_save_target_claim(w.target, NULL, false, w.token, &err), 0);
 	ck_assert_int_eq(sf_stage_pool_new(budget, &w.pool, &err), 0);
 	w.o = (struct sf_shard_writer_options){ .rank = 7,
 		                                .nfiles = NFILES,
