@@ -77,6 +77,8 @@ SF_SOURCES_STORE = \
 	%D%/store/gs_list.c \
 	%D%/store/gs_place.c \
 	%D%/store/gs_probe.c \
+	%D%/store/gs_put.c \
+	%D%/store/gs_put_parts.c \
 	%D%/store/gs_reply.c \
 	%D%/store/guard.c \
 	%D%/store/hedge.c \

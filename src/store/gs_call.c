@@ -10,22 +10,24 @@
 #include "store/url.h"
 
 #define BEARER "Authorization: Bearer "
-#define RENEW_S 5 /* a request made before a token was renewed may be refused after that */
+#define STALL_MS 60000 /* a body of which nothing goes on for so long is sent anew */
+#define RENEW_S 5      /* a request made before a token was renewed may be refused after that */
 
 /* ---- a request ---- */
 
-static int make_url(const struct sf_gs_store *s, const char *key, const char *query, char **ret,
+static int make_url(const struct sf_gs_store *s, const struct sf_gs_what *what, char **ret,
                     struct sf_error *err)
 {
 	struct sf_buf url = { .limit = 65536 }, all = { .limit = 32768 };
 	int r;
 
-	sf_buf_str(&all, query);
+	sf_buf_str(&all, what->query);
 	if (s->project) {
 		sf_buf_str(&all, "&userProject=");
 		sf_url_encode(&all, s->project, strlen(s->project), false);
 	}
-	sf_gs_place_url(&s->place, key, sf_buf_cstr(&all), &url);
+	sf_gs_place_url_for(&s->place, what->upload, what->key, what->verb ? what->verb : "",
+	                    sf_buf_cstr(&all), &url);
 	sf_buf_fail(&url, sf_buf_check(&all));
 	sf_buf_cstr(&url);
 	sf_buf_release(&all);
@@ -39,7 +41,8 @@ static int make_url(const struct sf_gs_store *s, const char *key, const char *qu
 }
 
 /* 0: @ret, whose token is NULL where nobody is signed in. -EAGAIN: it would have to wait. */
-static int whom(struct sf_gs_store *s, bool may_wait, struct sf_gs_token *ret, struct sf_error *err)
+static int whom(struct sf_gs_store *s, bool may_wait, bool writes, struct sf_gs_token *ret,
+                struct sf_error *err)
 {
 	int r;
 
@@ -48,6 +51,12 @@ static int whom(struct sf_gs_store *s, bool may_wait, struct sf_gs_token *ret, s
 		return 0;
 	r = may_wait ? sf_gs_provider_get(s->provider, ret, err)
 	             : sf_gs_provider_try(s->provider, ret, err);
+	/* the first that is written: one that was being fetched then may still be for reading */
+	for (int n = 0; r >= 0 && writes && !ret->writes && n < 3; n++) {
+		sf_gs_token_release(ret);
+		sf_gs_provider_write(s->provider);
+		r = sf_gs_provider_get(s->provider, ret, err);
+	}
 	if (r < 0)
 		return r;
 	pthread_mutex_lock(&s->locked.m);
@@ -56,12 +65,14 @@ static int whom(struct sf_gs_store *s, bool may_wait, struct sf_gs_token *ret, s
 	return 0;
 }
 
-static int make_headers(const struct sf_gs_store *s, const struct sf_gs_token *t,
-                        struct sf_remote_call *call)
+static int make_headers(const struct sf_gs_store *s, const struct sf_gs_what *what,
+                        const struct sf_gs_token *t, struct sf_remote_call *call)
 {
 	/* else the server unpacks what is stored packed, and tells neither places nor lengths */
-	const char *const value[] = { "gzip", t->token, s->project ? NULL : t->project };
-	static const char *const name[] = { "Accept-Encoding: ", BEARER, "x-goog-user-project: " };
+	const char *const value[] = { "gzip", t->token, s->project ? NULL : t->project,
+		                      what->type };
+	static const char *const name[] = { "Accept-Encoding: ", BEARER,
+		                            "x-goog-user-project: ", "Content-Type: " };
 	size_t n = 0;
 
 	call->headers = calloc(SF_ARRAY_LEN(value) + 1, sizeof(*call->headers));
@@ -77,19 +88,18 @@ static int make_headers(const struct sf_gs_store *s, const struct sf_gs_token *t
 	return call->headers ? 0 : -ENOMEM;
 }
 
-/* A request for @key (NULL: the listing). -EAGAIN (no message): it would have to wait for a token, and
- * @may_wait is false. */
-static int gs_call(struct sf_gs_store *s, const char *key, const char *query, bool may_wait,
+/* -EAGAIN (no message): it would have to wait for a token, and @may_wait is false. */
+static int gs_call(struct sf_gs_store *s, const struct sf_gs_what *what, bool may_wait,
                    struct sf_remote_call *ret, struct sf_error *err)
 {
 	struct sf_remote_call call = { .url = NULL };
 	struct sf_gs_token t;
-	int r = whom(s, may_wait, &t, err);
+	int r = whom(s, may_wait, what->writes, &t, err);
 
 	if (r < 0)
 		return r;
-	r = make_url(s, key, query, &call.url, err);
-	if (r == 0 && make_headers(s, &t, &call) < 0)
+	r = make_url(s, what, &call.url, err);
+	if (r == 0 && make_headers(s, what, &t, &call) < 0)
 		r = sf_fail(err, -ENOMEM, "no memory for a request");
 	sf_gs_token_release(&t);
 	if (r < 0)
@@ -104,10 +114,11 @@ static int remote_call(struct sf_remote_store *r, const char *name, struct sf_re
 {
 	struct sf_gs_store *s = (struct sf_gs_store *)r;
 	SF_FREE char *key = sf_bucket_key(&s->b, name);
+	const struct sf_gs_what what = { .method = "GET", .key = key, .query = "alt=media" };
 
 	if (!key)
 		return sf_fail(err, -ENOMEM, "'%s': no memory for a request", name);
-	return gs_call(s, key, "alt=media", false, ret, err);
+	return gs_call(s, &what, false, ret, err);
 }
 
 static struct sf_renew *remote_waits_for(struct sf_remote_store *r)
@@ -249,46 +260,77 @@ static void see_clock(struct sf_gs_store *s, const char *date)
 	pthread_mutex_unlock(&s->locked.m);
 }
 
-/* 0: there was an answer, whatever its status. */
-static int send_call(struct sf_gs_store *s, struct sf_remote_call *call, uint64_t limit,
-                     struct sf_http_answer *ret, struct sf_error *err)
-{
-	static const char *const date[] = { "date", NULL };
-	const struct sf_http_ask what = {
-		.method = "GET",
-		.url = call->url,
-		.headers = (const char *const *)call->headers,
-		.ca_bundle = sf_remote_ca_bundle(&s->b.r),
-		.limit = limit,
-		.want_headers = date,
-	};
-	int r = sf_remote_ask(&s->b.r, &what, ret, err);
+/* Through all of its tries. */
+struct doing {
+	struct sf_gs_store *s;
+	const struct sf_gs_what *what;
+	bool nobody;
+	struct sf_remote_call call; /* the last */
+};
 
-	if (r == 0)
-		see_clock(s, ret->kept[0]);
+static int make(void *arg, struct sf_http_ask *ask, struct sf_error *err)
+{
+	struct doing *d = arg;
+	int r;
+
+	sf_remote_call_release(&d->call);
+	r = d->nobody ? make_url(d->s, d->what, &d->call.url, err)
+	              : gs_call(d->s, d->what, true, &d->call, err);
+	ask->url = d->call.url;
+	ask->headers = (const char *const *)d->call.headers;
 	return r;
 }
 
-static int ask_once(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
+/* 0: there was an answer, whatever its status. */
+static int send_call(struct doing *d, struct sf_http_answer *ret, struct sf_error *err)
+{
+	static const char *const date[] = { "date", NULL };
+	const struct sf_gs_what *what = d->what;
+	const struct sf_http_ask ask = {
+		.method = what->method,
+		.body = what->body,
+		.body_len = what->body_len,
+		.ca_bundle = sf_remote_ca_bundle(&d->s->b.r),
+		.limit = what->limit,
+		.timeout_ms = what->timeout_ms,
+		.stall_ms = what->body_len && !what->timeout_ms ? STALL_MS : 0,
+		.stop = what->stop,
+		.want_headers = date,
+	};
+	int r = sf_remote_ask_made(&d->s->b.r, &ask, make, d, ret, err);
+
+	if (r == 0)
+		see_clock(d->s, ret->kept[0]);
+	return r;
+}
+
+static bool is_understood(const struct sf_gs_what *what, unsigned status)
+{
+	if (status == 200 || (what->writes && status / 100 == 2))
+		return true;
+	for (const unsigned *also = what->also; also && *also; also++)
+		if (*also == status)
+			return true;
+	return false;
+}
+
+static int ask_once(struct sf_gs_store *s, const struct sf_gs_what *what,
                     struct sf_http_answer *ret, struct sf_error *err)
 {
-	struct sf_remote_call call = { .url = NULL };
+	struct doing d = { .s = s, .what = what };
 	struct sf_http_answer a = { 0 };
-	int r = gs_call(s, key, query, true, &call, err);
+	int r = send_call(&d, &a, err);
 
-	if (r < 0)
-		return r;
-	r = send_call(s, &call, limit, &a, err);
-	if (r == 0 && a.status == 404 && !key) {
+	if (r == 0 && is_understood(what, a.status)) {
+		note(s, 0, "");
+	} else if (r == 0 && a.status == 404 && !what->key) {
 		note(s, 404, "notFound");
 		r = sf_fail(err, -ENOENT, "there is no bucket '%s' at %s", s->place.bucket,
 		            s->place.shown);
-	} else if (r == 0 && a.status != 200) {
-		r = understand(s, &call, a.status, a.body, a.len, err);
 	} else if (r == 0) {
-		note(s, 0, "");
+		r = understand(s, &d.call, a.status, a.body, a.len, err);
 	}
-	sf_remote_call_release(&call);
+	sf_remote_call_release(&d.call);
 	if (r == 0)
 		*ret = a;
 	else
@@ -296,26 +338,37 @@ static int ask_once(struct sf_gs_store *s, const char *key, const char *query, u
 	return r;
 }
 
-int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
-              struct sf_http_answer *ret, struct sf_error *err)
+int sf_gs_do(struct sf_gs_store *s, const struct sf_gs_what *what, struct sf_http_answer *ret,
+             struct sf_error *err)
 {
 	struct sf_error said = SF_ERROR_INIT;
-	int r = ask_once(s, key, query, limit, ret, &said);
+	int r = ask_once(s, what, ret, &said);
 
 	if (r == SF_REMOTE_AGAIN)
-		r = ask_once(s, key, query, limit, ret, &said);
+		r = ask_once(s, what, ret, &said);
 	if (r == SF_REMOTE_AGAIN)
 		r = -EACCES;
 	return r < 0 ? sf_fail(err, r, "%s", said.msg) : 0;
 }
 
+int sf_gs_ask(struct sf_gs_store *s, const char *key, const char *query, uint64_t limit,
+              struct sf_http_answer *ret, struct sf_error *err)
+{
+	const struct sf_gs_what what = {
+		.method = "GET", .key = key, .query = query, .limit = limit
+	};
+
+	return sf_gs_do(s, &what, ret, err);
+}
+
 int sf_gs_ask_nobody(struct sf_gs_store *s, struct sf_http_answer *ret, struct sf_error *err)
 {
-	struct sf_remote_call call = { .url = NULL };
-	int r = make_url(s, NULL, "maxResults=1", &call.url, err);
+	const struct sf_gs_what what = { .method = "GET",
+		                         .query = "maxResults=1",
+		                         .limit = SF_BUCKET_PAGE_MAX };
+	struct doing d = { .s = s, .what = &what, .nobody = true };
+	int r = send_call(&d, ret, err);
 
-	if (r == 0)
-		r = send_call(s, &call, SF_BUCKET_PAGE_MAX, ret, err);
-	sf_remote_call_release(&call);
+	sf_remote_call_release(&d.call);
 	return r;
 }

@@ -26,8 +26,8 @@ static int take_project(const struct sf_cloud_env *env, const struct cJSON *key,
 	return ret->project ? 0 : sf_fail(err, -ENOMEM, "no memory for credentials");
 }
 
-static int by_text(const struct sf_cloud_env *env, const char *path, const char *text, size_t len,
-                   struct sf_gs_token *ret, struct sf_error *err)
+static int by_text(const struct sf_cloud_env *env, const char *scope, const char *path,
+                   const char *text, size_t len, struct sf_gs_token *ret, struct sf_error *err)
 {
 	struct sf_gs_token t = { .token = NULL };
 	SF_FREE char *who = NULL;
@@ -37,7 +37,7 @@ static int by_text(const struct sf_cloud_env *env, const char *path, const char 
 	/* its own message may quote the text */
 	if (sf_json_parse_most(text, len, 10000, &j, NULL) < 0)
 		return sf_fail(err, -EBADMSG, "it is no JSON (%zu bytes)", len);
-	r = sf_gs_key_token(env, sf_json_root(j), SF_GS_SCOPE_READ, &t, &who, err);
+	r = sf_gs_key_token(env, sf_json_root(j), scope, &t, &who, err);
 	if (r == 0)
 		r = take_project(env, sf_json_root(j), &t, err);
 	sf_json_wipe(j);
@@ -53,7 +53,7 @@ static int by_text(const struct sf_cloud_env *env, const char *path, const char 
 }
 
 /* -ENOKEY: there is none, and it need not be there. */
-static int by_file(const struct sf_cloud_env *env, const char *path, bool named,
+static int by_file(const struct sf_cloud_env *env, const char *scope, const char *path, bool named,
                    struct sf_gs_token *ret, struct sf_error *err)
 {
 	char *text;
@@ -66,13 +66,14 @@ static int by_file(const struct sf_cloud_env *env, const char *path, bool named,
 	if (r < 0)
 		return sf_fail(err, r, "%s'%.300s': %s",
 		               named ? "GOOGLE_APPLICATION_CREDENTIALS " : "", path, strerror(-r));
-	r = by_text(env, path, text, len, ret, err);
+	r = by_text(env, scope, path, text, len, ret, err);
 	explicit_bzero(text, len);
 	free(text);
 	return r < 0 ? sf_fail_ctx(err, r, "credentials file '%.300s'", path) : 0;
 }
 
-static int by_gcloud(const struct sf_cloud_env *env, struct sf_gs_token *ret, struct sf_error *err)
+static int by_gcloud(const struct sf_cloud_env *env, const char *scope, struct sf_gs_token *ret,
+                     struct sf_error *err)
 {
 	static const char name[] = "application_default_credentials.json";
 	SF_FREE char *dir = sf_cloud_var(env, "CLOUDSDK_CONFIG");
@@ -87,7 +88,7 @@ static int by_gcloud(const struct sf_cloud_env *env, struct sf_gs_token *ret, st
 		path = NULL;
 		return sf_fail(err, -ENOMEM, "no memory for credentials");
 	}
-	return by_file(env, path, false, ret, err);
+	return by_file(env, scope, path, false, ret, err);
 }
 
 /* The machine's own server; a wrong one is told by what it does not say of itself. */
@@ -143,14 +144,15 @@ static int by_machine(const struct sf_cloud_env *env, struct sf_gs_token *ret, s
 	return r < 0 && r != -ENOKEY ? sf_fail_ctx(err, r, "the machine's service account") : r;
 }
 
-int sf_gs_chain_load(const struct sf_cloud_env *env, struct sf_gs_token *ret, struct sf_error *err)
+int sf_gs_chain_load(const struct sf_cloud_env *env, const char *scope, struct sf_gs_token *ret,
+                     struct sf_error *err)
 {
 	SF_FREE char *path = sf_cloud_var(env, "GOOGLE_APPLICATION_CREDENTIALS");
 	int r;
 
 	if (path)
-		return by_file(env, path, true, ret, err);
-	r = by_gcloud(env, ret, err);
+		return by_file(env, scope, path, true, ret, err);
+	r = by_gcloud(env, scope, ret, err);
 	if (r == -ENOKEY)
 		r = by_machine(env, ret, err);
 	if (r == -ENOKEY)

@@ -8,15 +8,17 @@
 struct cJSON;
 
 #define SF_GS_SCOPE_READ "https://www.googleapis.com/auth/devstorage.read_only"
+#define SF_GS_SCOPE_WRITE "https://www.googleapis.com/auth/devstorage.read_write"
 #define SF_GS_SCOPE_ALL "https://www.googleapis.com/auth/cloud-platform"
 #define SF_GS_TOKEN_URL "https://oauth2.googleapis.com/token"
 
 /*
  * The file GOOGLE_APPLICATION_CREDENTIALS, that of gcloud auth application-default login, the
  * machine's own server: the first that is there says it, be that an error. -ENOKEY: none is. May take
- * as long as servers do.
+ * as long as servers do. @scope: what a token is for, where that can be asked for.
  */
-int sf_gs_chain_load(const struct sf_cloud_env *env, struct sf_gs_token *ret, struct sf_error *err);
+int sf_gs_chain_load(const struct sf_cloud_env *env, const char *scope, struct sf_gs_token *ret,
+                     struct sf_error *err);
 
 /* All below: 0, or negative with a message that has no secret in it. ret->from and ret->project are
  * the caller's to fill. */

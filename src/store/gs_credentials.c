@@ -8,6 +8,7 @@
 
 struct sf_gs_provider {
 	struct sf_renew *renew;
+	_Atomic bool writes;
 };
 
 /* ---- what sf_renew calls ---- */
@@ -15,10 +16,12 @@ struct sf_gs_provider {
 static int load(void *arg, const struct sf_cloud_env *env, void *value, int64_t *ret_expires,
                 struct sf_error *err)
 {
-	const struct sf_gs_token *t = value;
-	int r = sf_gs_chain_load(env, value, err);
+	const struct sf_gs_provider *p = arg;
+	struct sf_gs_token *t = value;
+	const bool writes = p->writes;
+	int r = sf_gs_chain_load(env, writes ? SF_GS_SCOPE_WRITE : SF_GS_SCOPE_READ, value, err);
 
-	(void)arg;
+	t->writes = writes;
 	*ret_expires = t->expires;
 	return r;
 }
@@ -31,6 +34,7 @@ static int copy(const void *value, void *ret)
 		.from = strdup(t->from),
 		.project = t->project ? strdup(t->project) : NULL,
 		.expires = t->expires,
+		.writes = t->writes,
 	};
 
 	if (!to.token || !to.from || (t->project && !to.project)) {
@@ -96,6 +100,18 @@ int sf_gs_provider_try(struct sf_gs_provider *p, struct sf_gs_token *ret, struct
 struct sf_renew *sf_gs_provider_renew(struct sf_gs_provider *p)
 {
 	return p->renew;
+}
+
+static bool only_reads(const void *value, const void *arg)
+{
+	(void)arg;
+	return !((const struct sf_gs_token *)value)->writes;
+}
+
+void sf_gs_provider_write(struct sf_gs_provider *p)
+{
+	p->writes = true;
+	sf_renew_drop(p->renew, only_reads, NULL);
 }
 
 static bool is_token(const void *value, const void *token)

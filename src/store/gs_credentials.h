@@ -11,6 +11,7 @@ struct sf_gs_token {
 	char *from;      /* where it is from, for messages: no secret */
 	char *project;   /* that pays for requests, as the user has set up; NULL: none */
 	int64_t expires; /* seconds since 1970; 0: it is not told */
+	bool writes;     /* it was asked for so that objects can be written */
 };
 void sf_gs_token_release(struct sf_gs_token *t); /* overwrites it */
 
@@ -35,6 +36,9 @@ int sf_gs_provider_get(struct sf_gs_provider *p, struct sf_gs_token *ret, struct
 int sf_gs_provider_try(struct sf_gs_provider *p, struct sf_gs_token *ret, struct sf_error *err);
 /* Where to wait for it then. */
 struct sf_renew *sf_gs_provider_renew(struct sf_gs_provider *p);
+/* Objects are written: tokens that are fetched from now on are for that, and those that were are not. Any
+ * thread. */
+void sf_gs_provider_write(struct sf_gs_provider *p);
 /* A server does not know @token any more: it is fetched again. */
 void sf_gs_provider_expired(struct sf_gs_provider *p, const char *token);
 

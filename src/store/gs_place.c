@@ -94,15 +94,21 @@ int sf_gs_place_init(struct sf_gs_place *p, const char *bucket, const char *endp
 	return 0;
 }
 
-void sf_gs_place_url(const struct sf_gs_place *p, const char *key, const char *query,
-                     struct sf_buf *url)
+void sf_gs_place_url_for(const struct sf_gs_place *p, bool upload, const char *key,
+                         const char *verb, const char *query, struct sf_buf *url)
 {
-	sf_buf_printf(url, "%s/storage/v1/b/", p->base);
+	sf_buf_printf(url, "%s%s/storage/v1/b/", p->base, upload ? "/upload" : "");
 	sf_url_encode(url, p->bucket, strlen(p->bucket), false);
 	sf_buf_str(url, "/o");
 	if (key) {
 		sf_buf_byte(url, '/');
 		sf_url_encode(url, key, strlen(key), false);
 	}
-	sf_buf_printf(url, "%s%s", *query ? "?" : "", query);
+	sf_buf_printf(url, "%s%s%s", verb, *query ? "?" : "", query);
+}
+
+void sf_gs_place_url(const struct sf_gs_place *p, const char *key, const char *query,
+                     struct sf_buf *url)
+{
+	sf_gs_place_url_for(p, false, key, "", query, url);
 }

@@ -30,6 +30,11 @@ void sf_gs_place_release(struct sf_gs_place *p);
 void sf_gs_place_url(const struct sf_gs_place *p, const char *key, const char *query,
                      struct sf_buf *url);
 
+/* The same of what is done to it (@verb "/compose"; "": nothing more), or, with @upload and without a key, of
+ * objects that are uploaded. */
+void sf_gs_place_url_for(const struct sf_gs_place *p, bool upload, const char *key,
+                         const char *verb, const char *query, struct sf_buf *url);
+
 /* https, or http to this machine itself. */
 bool sf_gs_url_is_safe(const char *url);
 

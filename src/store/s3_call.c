@@ -384,7 +384,9 @@ static int hash_body(struct doing *d, struct sf_error *err)
 
 static bool is_understood(const struct sf_s3_what *what, unsigned status)
 {
-	if (status / 100 == 2)
+	const bool reads = strcmp(what->method, "GET") == 0 || strcmp(what->method, "HEAD") == 0;
+
+	if (status == 200 || (!reads && status / 100 == 2))
 		return true;
 	for (const unsigned *also = what->also; also && *also; also++)
 		if (*also == status)

@@ -63,7 +63,7 @@ int sf_s3_call(struct sf_s3_store *s, const struct sf_s3_what *what, const char 
  * sf_s3_do - asked until it is answered for good, each try signed anew: in the bucket's own region, by the
  * server's clock, with credentials that have not expired.
  *
- * 0: status 2xx or one of @what->also; the answer is the caller's. Errors, threads: as sf_s3_ask.
+ * 0: status 200, of PUT, POST and DELETE 2xx, or one of @what->also; the answer is the caller's. Errors, threads: as sf_s3_ask.
  */
 int sf_s3_do(struct sf_s3_store *s, const struct sf_s3_what *what, struct sf_http_answer *ret,
              struct sf_error *err);

@@ -56,9 +56,11 @@ static void gs_free(struct sf_store *store)
 	free(s);
 }
 
-static const struct sf_store_ops ops = {
-	.open = sf_bucket_open, .list = sf_bucket_store_list, .probe = sf_gs_probe, .free = gs_free
-};
+static const struct sf_store_ops ops = { .open = sf_bucket_open,
+	                                 .list = sf_bucket_store_list,
+	                                 .probe = sf_gs_probe,
+	                                 .put = &sf_gs_put_ops,
+	                                 .free = gs_free };
 
 /* ---- opening ---- */
 
