@@ -36,7 +36,7 @@ static uint64_t bytes_of(char *dir)
 
 static int add_object(void *arg, const struct sf_objinfo *info)
 {
-	*(uint64_t *)arg += info->size;
+	*(uint64_t *)arg += info->size != UINT64_MAX ? info->size : 0; /* that is a directory */
 	return 0;
 }
 

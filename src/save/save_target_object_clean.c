@@ -93,6 +93,8 @@ static int look_at(void *arg, const struct sf_objinfo *info)
 	char tag[SF_SHARD_TAG_MAX];
 	enum sf_object_kind kind = sf_object_kind(l->m, info->name, tag);
 
+	if (info->size == UINT64_MAX) /* a directory: what is in it comes too */
+		return 0;
 	l->meta |= kind == SF_OBJECT_META;
 	l->last |= kind == SF_OBJECT_LAST;
 	switch (kind) {
@@ -151,7 +153,9 @@ static int take_name(void *arg, const struct sf_objinfo *info)
 {
 	struct cleaned *c = arg;
 
-	return goes(c, info->name) ? sf_object_names_add(&c->names, info->name) : 0;
+	return info->size != UINT64_MAX && goes(c, info->name)
+	               ? sf_object_names_add(&c->names, info->name)
+	               : 0;
 }
 
 static bool is_unfinished(void *arg, const char *name)
