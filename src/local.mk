@@ -62,6 +62,7 @@ SF_SOURCES_STORE = \
 	%D%/store/cache_source.c \
 	%D%/store/cache_space.c \
 	%D%/store/cache_sweep.c \
+	%D%/store/cache_tie.c \
 	%D%/store/cache_wait.c \
 	%D%/store/cloud_env.c \
 	%D%/store/fetch_many.c \

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "store/cache_dir.h"
 #include "store/cache_priv.h"
+#include "store/cache_tie.h"
 
 #define TOUCH_MS 30000 /* between two notes of when a file was used last */
 
@@ -81,14 +82,18 @@ int sf_cache_new(struct sf_io *io, const char *dir, uint64_t size, struct sf_cac
 		r = sf_cache_dir_open(path, &fd, err);
 	if (r < 0)
 		return r;
-	c = io->keep || sf_thread_pool_new(writers(), &io->keep, err) >= 0 ? calloc(1, sizeof(*c))
-	                                                                   : NULL;
+	if (!io->tie)
+		io->tie = sf_cache_tie_new(io);
+	c = io->tie && (io->keep || sf_thread_pool_new(writers(), &io->keep, err) >= 0)
+	            ? calloc(1, sizeof(*c))
+	            : NULL;
 	if (!c) {
 		close(fd);
 		return sf_fail(err, -ENOMEM, "cache directory: no memory");
 	}
 	c->refs = 1;
 	c->io = io;
+	c->tie = sf_cache_tie_ref(io->tie);
 	c->forget = sf_cache_forget;
 	c->dir = fd;
 	c->path = SF_STEAL(path);

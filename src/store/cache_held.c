@@ -6,6 +6,7 @@
 
 #include "base/mem.h"
 #include "store/cache_held.h"
+#include "store/cache_tie.h"
 #include "store/store_file.h"
 
 bool sf_cache_behind_take(struct sf_cache *c, uint64_t bytes)
@@ -24,7 +25,8 @@ void sf_cache_behind_give(struct sf_cache *c, uint64_t bytes)
 	atomic_fetch_sub(&c->behind, bytes);
 }
 
-static void unref(struct sf_cache_held *h)
+/* @io: NULL: it is gone, with its budget. */
+static void unref(struct sf_cache_held *h, struct sf_io *io)
 {
 	struct sf_cache_object *o = h->c->o;
 	struct sf_cache *cache = o->cache;
@@ -32,24 +34,18 @@ static void unref(struct sf_cache_held *h)
 	if (atomic_fetch_sub_explicit(&h->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	sf_pages_release(&h->pages);
-	sf_budget_give(cache->io->budget, SF_BUDGET_FETCH, h->len);
+	if (io)
+		sf_budget_give(io->budget, SF_BUDGET_FETCH, h->len);
 	sf_cache_behind_give(cache, h->len);
 	sf_blocks_unref(h->c);
 	sf_cache_object_unref(o);
 	free(h);
 }
 
-static void write_task(struct sf_task *task)
+static void unlist(struct sf_cache_held *h, int r)
 {
-	struct sf_cache_held *h = sf_container_of(task, struct sf_cache_held, task);
 	struct sf_cache_object *o = h->c->o;
-	int r = sf_cache_file_store(h->c->file, h->first, h->pages.at, h->len);
 
-	if (r < 0)
-		sf_cache_failed(o->cache, r);
-	if (r == -ESTALE)
-		sf_blocks_retire(h->c);
-	(r < 0 ? sf_cache_not_kept : sf_cache_kept)(o->cache, h->len);
 	pthread_mutex_lock(&o->m);
 	for (struct sf_cache_held **at = &h->c->held; *at; at = &(*at)->next)
 		if (*at == h) {
@@ -59,7 +55,26 @@ static void write_task(struct sf_task *task)
 	sf_cache_set_locked(h->c, h->first, h->n, r < 0 ? SF_BLOCK_UNKNOWN : SF_BLOCK_THERE, 0,
 	                    NULL);
 	pthread_mutex_unlock(&o->m);
-	unref(h);
+}
+
+static void write_task(struct sf_task *task)
+{
+	struct sf_cache_held *h = sf_container_of(task, struct sf_cache_held, task);
+	struct sf_cache *cache = h->c->o->cache;
+	struct sf_cache_tie *tie = sf_cache_tie_ref(cache->tie);
+	int r = sf_cache_file_store(h->c->file, h->first, h->pages.at, h->len);
+	struct sf_io *io = sf_cache_tie_done(tie);
+
+	if (io && r < 0)
+		sf_cache_failed(cache, r);
+	if (r == -ESTALE)
+		sf_blocks_retire(h->c);
+	if (io)
+		(r < 0 ? sf_cache_not_kept : sf_cache_kept)(cache, h->len);
+	unlist(h, r);
+	unref(h, io);
+	sf_cache_tie_end(tie, io);
+	sf_cache_tie_unref(tie);
 }
 
 int sf_cache_hold(struct sf_blocks *c, uint64_t first, unsigned n, struct sf_pages *pages,
@@ -84,6 +99,7 @@ int sf_cache_hold(struct sf_blocks *c, uint64_t first, unsigned n, struct sf_pag
 	c->held = h;
 	sf_cache_set_locked(c, first, n, SF_BLOCK_HELD, 0, NULL);
 	pthread_mutex_unlock(&c->o->m);
+	sf_cache_tie_begin(c->o->cache->tie);
 	sf_thread_pool_submit(c->o->cache->io->keep, &h->task);
 	return 0;
 }
@@ -200,7 +216,7 @@ int sf_cache_copy(struct sf_blocks *c, uint64_t off, const struct iovec *iov, in
 			r = copy_file(c, &at, upto - at.off, wait, err);
 	}
 	for (ssize_t i = 0; i < n; i++)
-		unref(held[i]);
+		unref(held[i], c->o->cache->io);
 	free(held);
 	return r;
 }

@@ -11,6 +11,7 @@
 #include "store/cache_priv.h"
 #include "store/cache_space.h"
 #include "store/cache_sweep.h"
+#include "store/cache_tie.h"
 
 #define YOUNG_S 60         /* files used since are not evicted: longer than that */
 #define SWEEP_MS 1000      /* between two sweeps */
@@ -29,6 +30,7 @@ void sf_cache_unref(struct sf_cache *c)
 	if (!c || atomic_fetch_sub_explicit(&c->refs, 1, memory_order_acq_rel) != 1)
 		return;
 	pthread_mutex_destroy(&c->locked.m);
+	sf_cache_tie_unref(c->tie);
 	close(c->dir);
 	free(c->path);
 	free(c);
@@ -92,7 +94,8 @@ static void sweep_task(struct sf_task *task)
 
 static void want_sweep(struct sf_cache *c)
 {
-	if (sf_now_ms() < atomic_load(&c->sweep_after_ms) || atomic_exchange(&c->sweeping, true))
+	if (sf_cache_tie_ending(c->tie) || sf_now_ms() < atomic_load(&c->sweep_after_ms) ||
+	    atomic_exchange(&c->sweeping, true))
 		return;
 	c->sweep.run = sweep_task;
 	sf_cache_ref(c);

@@ -61,6 +61,7 @@ enum sf_cache_lacks {
 struct sf_cache {
 	_Atomic uint32_t refs;
 	struct sf_io *io;
+	struct sf_cache_tie *tie; /* a reference */
 	int dir;
 	char *path;
 	/* sf_cache_forget(); a pointer cuts a circle: what sweeps does not know of objects */

@@ -9,6 +9,7 @@
 #include "base/mem.h"
 #include "base/thread_pool.h"
 #include "store/cache.h"
+#include "store/cache_tie.h"
 #include "store/http.h"
 #include "store/open_files.h"
 #include "store/fd_budget.h"
@@ -98,9 +99,13 @@ void sf_io_release(struct sf_io *io)
 	 * more, with buffers of its own: a server that does not answer shall not keep us. */
 	sf_thread_pool_free(io->make);
 	sf_http_free(io->http); /* what ends there goes on in pool */
+	if (io->tie)
+		sf_cache_tie_wait(
+			io->tie); /* all that has come is on disk then, if that takes it */
 	sf_thread_pool_leave(io->pool, LEAVE_MS);
-	sf_thread_pool_free(io->keep); /* all that has come is on disk then */
-	sf_cache_unref(io->cache);     /* tasks that are left hold it */
+	sf_cache_tie_cut(io->tie);
+	sf_thread_pool_leave(io->keep, LEAVE_MS);
+	sf_cache_unref(io->cache); /* tasks that are left hold it */
 	sf_deadlines_free(io->deadlines);
 	sf_outages_free(io);
 	if (io->open_files) /* it was made: once */
@@ -113,6 +118,7 @@ void sf_io_release(struct sf_io *io)
 	io->fd_budget = NULL;
 	io->make = io->pool = io->keep = NULL;
 	io->http = NULL;
+	io->tie = NULL;
 	io->cache = NULL;
 	io->budget = NULL;
 	io->deadlines = NULL;

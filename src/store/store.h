@@ -94,6 +94,7 @@ struct sf_io {
 	/* writes what was fetched into the block cache, whose disk may be slow: waits for nothing
 	 * else; NULL: there is no cache */
 	struct sf_thread_pool *keep;
+	struct sf_cache_tie *tie; /* of its tasks to this; NULL: there was no cache */
 	struct sf_http *_Atomic http;   /* http.h; NULL: nothing was asked of a server yet */
 	struct sf_cache *_Atomic cache; /* cache.h; NULL: no store wanted it yet */
 	_Atomic bool cache_refused;     /* the user's directory cannot be used: it was said */

@@ -158,6 +158,32 @@ START_TEST(a_read_that_is_to_be_kept_waits_for_the_disk)
 }
 END_TEST
 
+/* A disk that hangs holds nobody up for ever, and what comes back from it harms nobody. */
+START_TEST(the_end_does_not_wait_for_a_disk_that_hangs)
+{
+	struct sf_source *src = begin(UINT64_C(1) << 30);
+
+	w.io.retry_ms = 4;
+	read_on(src, 0, 10 * B);
+	sf_source_unref(src);
+	while (!hanging)
+		sched_yield();
+	cw_end(&w);
+	ck_assert_ptr_nonnull(strstr(w.logged, "left to themselves"));
+	ck_assert_uint_gt(hanging, 0);
+	stuck = false;
+	while (hanging)
+		usleep(1000);
+	w.io.retry_ms = 0;
+	cw_begin(&w, NULL); /* right bytes, whatever was kept of them */
+	src = cw_open(&w);
+	cw_read(&w, src, 0, 10 * B);
+	sf_source_unref(src);
+	cw_end(&w);
+	cw_remove(&w);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("cache_slow");
@@ -167,6 +193,7 @@ int main(void)
 	tcase_add_test(t, what_has_come_is_read_before_it_is_written);
 	tcase_add_test(t, a_disk_that_takes_nothing_holds_half_of_the_memory_at_most);
 	tcase_add_test(t, what_is_under_way_outlives_its_reader);
+	tcase_add_test(t, the_end_does_not_wait_for_a_disk_that_hangs);
 	tcase_add_test(t, a_read_that_is_to_be_kept_waits_for_the_disk);
 	suite_add_tcase(s, t);
 	return sf_test_main(s);
