@@ -168,8 +168,8 @@ static int make_body(const struct sf_gs_writing *w, const struct sf_put_body *bo
 	return r < 0 ? sf_fail(err, r, "no memory for %zu bytes", body->len) : 0;
 }
 
-static int gs_put(struct sf_store *store, const struct sf_put_to *to,
-                  const struct sf_put_body *body, char **ret_etag, struct sf_error *err)
+int sf_gs_put_whole(struct sf_store *store, const struct sf_put_to *to,
+                    const struct sf_put_body *body, char **ret_etag, struct sf_error *err)
 {
 	static const unsigned also[] = { 412, 0 };
 	struct sf_buf all = { 0 };
@@ -225,7 +225,7 @@ int sf_gs_delete(struct sf_gs_store *s, const char *key, const _Atomic bool *sto
 	return r;
 }
 
-static int gs_remove(struct sf_store *store, const struct sf_put_to *to, struct sf_error *err)
+int sf_gs_remove(struct sf_store *store, const struct sf_put_to *to, struct sf_error *err)
 {
 	struct sf_gs_store *s = (struct sf_gs_store *)store;
 	SF_FREE char *key = sf_bucket_key(&s->b, to->name);
@@ -233,12 +233,3 @@ static int gs_remove(struct sf_store *store, const struct sf_put_to *to, struct 
 	return key ? sf_gs_delete(s, key, to->stop, err)
 	           : sf_fail(err, -ENOMEM, "no memory for a request");
 }
-
-const struct sf_put_ops sf_gs_put_ops = {
-	/* parts are objects: they may have any length. As many as S3's, which compose in three levels */
-	.part_min = 1,        .part_max = UINT64_C(5) << 30,
-	.parts_max = 10000,           .put = gs_put,
-	.begin = sf_gs_parts_begin,   .part = sf_gs_parts_part,
-	.finish = sf_gs_parts_finish, .abort = sf_gs_parts_abort,
-	.remove = gs_remove,          .unfinished = sf_gs_parts_unfinished,
-};

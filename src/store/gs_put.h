@@ -4,8 +4,6 @@
 
 #include "store/gs_store.h"
 
-struct cJSON;
-
 #define SF_GS_ID_BYTES 8
 #define SF_GS_ANSWER_MAX (1 << 20) /* bytes */
 
@@ -41,18 +39,9 @@ void sf_gs_describe(const struct sf_gs_writing *w, struct sf_buf *to);
 int sf_gs_delete(struct sf_gs_store *s, const char *key, const _Atomic bool *stop,
                  struct sf_error *err);
 
-/* gs_put_parts.c: of struct sf_put_ops */
-int sf_gs_parts_begin(struct sf_store *store, const struct sf_put_to *to, char **ret_id,
-                      struct sf_error *err);
-int sf_gs_parts_part(struct sf_store *store, const struct sf_put_to *to, const char *id,
-                     uint32_t number, const struct sf_put_body *body, char **ret_etag,
-                     struct sf_error *err);
-int sf_gs_parts_finish(struct sf_store *store, const struct sf_put_to *to, const char *id,
-                       const char *const *etag, uint32_t n, char **ret_etag, struct sf_error *err);
-int sf_gs_parts_abort(struct sf_store *store, const struct sf_put_to *to, const char *id,
-                      struct sf_error *err);
-int sf_gs_parts_unfinished(struct sf_store *store, const struct sf_put_to *to,
-                           int (*each)(void *arg, const char *name, const char *id), void *arg,
-                           struct sf_error *err);
+/* Of struct sf_put_ops; the rest is gs_put_parts.c's. */
+int sf_gs_put_whole(struct sf_store *store, const struct sf_put_to *to,
+                    const struct sf_put_body *body, char **ret_etag, struct sf_error *err);
+int sf_gs_remove(struct sf_store *store, const struct sf_put_to *to, struct sf_error *err);
 
 #endif

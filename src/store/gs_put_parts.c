@@ -83,8 +83,8 @@ static int each_of(size_t n, bool all, int (*one)(void *arg, size_t i, struct sf
 
 /* ---- parts ---- */
 
-int sf_gs_parts_begin(struct sf_store *store, const struct sf_put_to *to, char **ret_id,
-                      struct sf_error *err)
+static int parts_begin(struct sf_store *store, const struct sf_put_to *to, char **ret_id,
+                       struct sf_error *err)
 {
 	struct sf_gs_writing w;
 	int r = sf_gs_begin_writing(&w, store, to, err);
@@ -95,9 +95,9 @@ int sf_gs_parts_begin(struct sf_store *store, const struct sf_put_to *to, char *
 	return r;
 }
 
-int sf_gs_parts_part(struct sf_store *store, const struct sf_put_to *to, const char *id,
-                     uint32_t number, const struct sf_put_body *body, char **ret_etag,
-                     struct sf_error *err)
+static int parts_part(struct sf_store *store, const struct sf_put_to *to, const char *id,
+                      uint32_t number, const struct sf_put_body *body, char **ret_etag,
+                      struct sf_error *err)
 {
 	struct sf_gs_store *s = (struct sf_gs_store *)store;
 	SF_FREE char *key = sf_bucket_key(&s->b, to->name);
@@ -276,8 +276,8 @@ static int delete_number(void *arg, size_t i, struct sf_error *err)
 	           : sf_fail(err, -ENOMEM, "no memory for a request");
 }
 
-int sf_gs_parts_finish(struct sf_store *store, const struct sf_put_to *to, const char *id,
-                       const char *const *etag, uint32_t n, char **ret_etag, struct sf_error *err)
+static int parts_finish(struct sf_store *store, const struct sf_put_to *to, const char *id,
+                        const char *const *etag, uint32_t n, char **ret_etag, struct sf_error *err)
 {
 	struct composing c = { .token = id, .n = n, .first = n };
 	int r = sf_gs_begin_writing(&c.w, store, to, err);
@@ -345,8 +345,8 @@ static int delete_key(void *arg, size_t i, struct sf_error *err)
 	return r == -ENOENT ? 0 : r;
 }
 
-int sf_gs_parts_abort(struct sf_store *store, const struct sf_put_to *to, const char *id,
-                      struct sf_error *err)
+static int parts_abort(struct sf_store *store, const struct sf_put_to *to, const char *id,
+                       struct sf_error *err)
 {
 	struct deleting d = { .s = (struct sf_gs_store *)store, .stop = to->stop };
 	SF_FREE char *key = sf_bucket_key(&d.s->b, to->name);
@@ -406,9 +406,9 @@ static int find_part(void *arg, const struct sf_bucket_entry *e)
 	return f->each(f->arg, name, f->last + len - TOKEN_LEN);
 }
 
-int sf_gs_parts_unfinished(struct sf_store *store, const struct sf_put_to *to,
-                           int (*each)(void *arg, const char *name, const char *id), void *arg,
-                           struct sf_error *err)
+static int parts_unfinished(struct sf_store *store, const struct sf_put_to *to,
+                            int (*each)(void *arg, const char *name, const char *id), void *arg,
+                            struct sf_error *err)
 {
 	struct sf_gs_store *s = (struct sf_gs_store *)store;
 	struct finding f = { .cut = strlen(s->b.prefix), .each = each, .arg = arg };
@@ -419,3 +419,12 @@ int sf_gs_parts_unfinished(struct sf_store *store, const struct sf_put_to *to,
 	free(f.last);
 	return SF_MIN(r, 0);
 }
+
+const struct sf_put_ops sf_gs_put_ops = {
+	/* parts are objects: they may have any length. As many as S3's, which compose in three levels */
+	.part_min = 1,          .part_max = UINT64_C(5) << 30,
+	.parts_max = 10000,     .put = sf_gs_put_whole,
+	.begin = parts_begin,   .part = parts_part,
+	.finish = parts_finish, .abort = parts_abort,
+	.remove = sf_gs_remove, .unfinished = parts_unfinished,
+};

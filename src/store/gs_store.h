@@ -29,7 +29,7 @@ struct sf_gs_store {
 };
 
 extern const struct sf_remote_ops sf_gs_remote_ops;
-extern const struct sf_put_ops sf_gs_put_ops; /* gs_put.c */
+extern const struct sf_put_ops sf_gs_put_ops; /* gs_put_parts.c */
 
 /* What sf_store_probe() says of it. */
 bool sf_gs_probe(struct sf_store *store, const struct sf_probe *to);
