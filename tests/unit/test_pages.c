@@ -85,12 +85,30 @@ START_TEST(what_is_released_is_not_resident)
 }
 END_TEST
 
+/* Large ones begin where a huge page does, and have no more than was asked for. */
+START_TEST(large_ones_can_be_huge_pages)
+{
+	for (size_t mib = 2; mib < 12; mib += 3) {
+		struct sf_pages p;
+
+		ck_assert_int_eq(sf_pages_make(&p, (mib << 20) + 5), 0);
+		ck_assert_uint_eq((uintptr_t)p.at % (2 << 20), 0);
+		ck_assert_uint_lt(p.len, (mib << 20) + (64 << 10) + 5);
+		memset(p.at, 1, p.len);
+		sf_pages_cut(&p, (mib << 20) - 70000);
+		p.at[p.len - 1] = 2;
+		sf_pages_release(&p);
+	}
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("pages");
 	TCase *t = tcase_create("pages");
 
 	tcase_add_test(t, bytes_stay_where_they_are_cut);
+	tcase_add_test(t, large_ones_can_be_huge_pages);
 	tcase_add_test(t, what_there_is_no_memory_for_is_an_error);
 	tcase_add_test(t, what_is_released_is_not_resident);
 	suite_add_tcase(s, t);
