@@ -375,6 +375,7 @@ SF_SOURCES_VIEW = \
 	%D%/view/hf/hf_names.c \
 	%D%/view/hf/view_hf.c \
 	%D%/view/hf/view_hf_companion.c \
+	%D%/view/pt/pt_blocks.c \
 	%D%/view/pt/pt_embed.c \
 	%D%/view/pt/pt_layout.c \
 	%D%/view/pt/pt_left_out.c \

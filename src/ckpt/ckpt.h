@@ -118,6 +118,9 @@ struct sf_tensor_more {
 	bool is_cast;
 	uint8_t stored_dtype;
 	uint32_t source;
+	/* NULL: none; else the tensor is stored as blocks, so many along each dimension, each of them
+	 * flattened: with one dimension more, which checkpoint.pt has, for dcp_to_torch_save has it */
+	const uint64_t *grid;
 	/* NULL: none; else it has no chunks of its own (ckpt_pick.h) */
 	const struct sf_tensor_pick *pick;
 };

@@ -104,6 +104,10 @@ uint32_t sf_ckpt_builder_find(const struct sf_ckpt_builder *b, const char *name,
                               bool *ret_is_tensor);
 /* The names of the keys so far, one after the other; NULL: no more. They last until the next is added. */
 const char *sf_ckpt_builder_key_at(const struct sf_ckpt_builder *b, uint32_t i, size_t *ret_len);
+/* @tensor, of fewer than SF_DIMS_MAX dimensions, is stored as so many equal blocks along each of them
+ * (sf_tensor_more.grid). Copied. */
+int sf_ckpt_builder_grid(struct sf_ckpt_builder *b, uint32_t tensor, const uint64_t *grid,
+                         struct sf_error *err);
 /* Chunks of @tensor without an item are not missing: every element of theirs is @element, as many
  * bytes as its dtype has. */
 int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void *element,

@@ -365,6 +365,20 @@ int sf_ckpt_builder_fill(struct sf_ckpt_builder *b, uint32_t tensor, const void 
 	return 0;
 }
 
+int sf_ckpt_builder_grid(struct sf_ckpt_builder *b, uint32_t tensor, const uint64_t *grid,
+                         struct sf_error *err)
+{
+	struct sf_tensor_more *more = more_of(b, tensor);
+	const unsigned ndim = b->tensors.at[tensor].ndim;
+	uint64_t *copy = sf_arena_calloc(&b->ckpt->arena, ndim + 1, sizeof(*copy));
+
+	if (!more || !copy)
+		return sf_builder_no_memory(err, b);
+	memcpy(copy, grid, ndim * sizeof(*copy));
+	more->grid = copy;
+	return 0;
+}
+
 int sf_ckpt_builder_cast(struct sf_ckpt_builder *b, uint32_t tensor, uint32_t of,
                          struct sf_error *err)
 {

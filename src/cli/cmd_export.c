@@ -140,9 +140,9 @@ static int plan_file(struct export *x)
 
 	if (x->format == SF_OUT_SAFETENSORS && !x->optim && c->model_group >= 0)
 		return add_group(x, c->model_group, x->format, strdup(x->target));
-	const struct sf_selection sel = { .entry = x->entries,
-		                          .n = all_entries(x),
-		                          .cast = !x->optim };
+	const struct sf_selection sel = {
+		.entry = x->entries, .n = all_entries(x), .cast = !x->optim, .stored = x->optim
+	};
 	return sf_out_add(&x->list, x->format, &sel, strdup(x->target));
 }
 

@@ -218,7 +218,7 @@ struct sf_selection sf_root_selection(const struct sf_tree *t, const struct sf_r
 	switch ((enum sf_root_what)e->what) {
 	case SF_ROOT_CHECKPOINT_PT:
 	case SF_ROOT_CHECKPOINT_ST:
-		return (struct sf_selection){ .entry = t->all, .n = t->c->nmain };
+		return (struct sf_selection){ .entry = t->all, .n = t->c->nmain, .stored = true };
 	case SF_ROOT_GROUP_PT:
 	case SF_ROOT_GROUP_ST:
 		return group_selection(t, e->group);

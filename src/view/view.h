@@ -15,6 +15,8 @@ struct sf_selection {
 	bool cast;      /* apply opt->dtype (model.*, hf/, npy/ …; never checkpoint.*, optim.*) */
 	const char *const *names;  /* other names, one per entry (hf/), or NULL */
 	const uint32_t *name_lens; /* their bytes: a name may hold NULs */
+	bool stored;               /* .pt: shapes as stored, of tensors that were flattened
+	                              (sf_tensor_more.grid): checkpoint.pt */
 	bool flat;                 /* .pt: {name: tensor} instead of the nested state dict (export
 	                              one_file_per_tensor, chunks, get) */
 	/* safetensors: of each entry what this rank has (catalog/catalog_slice.h); NULL: all of it */

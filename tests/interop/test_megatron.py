@@ -25,6 +25,29 @@ def mounted_as_saved():
         check("common.pt is the common state", d is None, d)
 
 
+def flattened():
+    """What was flattened has its shape everywhere but in checkpoint.pt, which is dcp_to_torch_save's: in blocks."""
+    ckpt, exp = case("megatron/0.9.0-flat")
+    ref = reference(ckpt)
+    blocks = [k for k, t in exp["tensors"].items() if "stored_shape" in t]
+    with Mount(ckpt) as m, tempfile.TemporaryDirectory() as d:
+        for mmap in (False, True):
+            whole = torch.load(f"{m}/checkpoint.pt", weights_only=False, mmap=mmap)
+            check(f"checkpoint.pt, mmap={mmap}", same(whole, ref) is None and blocks, same(whole, ref))
+            check("in blocks", all(list(whole[k].shape) == exp["tensors"][k]["stored_shape"] for k in blocks), {k: whole[k].shape for k in blocks})
+            del whole
+        optim = torch.load(f"{m}/optim.pt", weights_only=False)
+        check("optim.pt has shapes", all(agrees(optim[k.removeprefix("optimizer.")] if k.removeprefix("optimizer.") in optim else optim[k], exp["tensors"][k])
+                                         for k in blocks if k.startswith("optimizer.")), list(optim)[:3])
+        check("export", run("export", ckpt, f"{d}/x.pt", "--optim").returncode == 0 and same(torch.load(f"{d}/x.pt", weights_only=False), ref) is None)
+        with open(f"{m}/checkpoint.pt", "rb") as f:
+            data = f.read()
+            for off in range(0, len(data), 997):
+                f.seek(off)
+                if not check(f"bytes from {off} on", f.read(331) == data[off:off + 331]):
+                    break
+
+
 def common_state():
     ckpt, _ = case("megatron/0.19.2-basic")
     r = run("get", ckpt, "--common")
@@ -89,7 +112,7 @@ def against_megatron():
         dist.destroy_process_group()
 
 
-for f in (mounted_as_saved, common_state, join_rules, alone_optimizer, against_megatron):
+for f in (mounted_as_saved, flattened, common_state, join_rules, alone_optimizer, against_megatron):
     with attempt(f.__name__):
         f()
 finish()

@@ -146,10 +146,12 @@ static int begin_tensor(struct dcp_lowering *l, const struct dcp_tensor *t, stru
 		dcp_flat_init(m, t, flat);
 		if (flat->fits) {
 			s->flat = flat;
-			return sf_ckpt_builder_tensor(l->b, name, l->name.len,
-			                              (enum sf_dtype)t->dtype,
-			                              dims_at(m, t->flat_shape0, flat->ndim),
-			                              flat->ndim, &s->index, l->err);
+			r = sf_ckpt_builder_tensor(l->b, name, l->name.len, (enum sf_dtype)t->dtype,
+			                           dims_at(m, t->flat_shape0, flat->ndim),
+			                           flat->ndim, &s->index, l->err);
+			return r < 0 ? r
+			             : sf_ckpt_builder_grid(l->b, s->index, m->dims.at + t->shape0,
+			                                    l->err);
 		}
 		r = sf_ckpt_builder_warn(l->b, name, "flattened-shape",
 		                         "its chunks of %u dimensions do not make up the shape "

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "parse/zip_write.h"
 #include "view/pt/pt.h"
+#include "view/pt/pt_blocks.h"
 
 #define REC_TAIL(pt) ((pt)->nleaf + 1)
 #define REC_PIECES(pt) ((pt)->nleaf + 2) /* from here on those of parse/torch_file_plan.h */
@@ -34,10 +35,12 @@ static int payload_parts(const struct sf_pt *pt, uint32_t storage, uint64_t off,
 		return sf_parts_object(parts, in->object, in->off + off, len);
 	}
 	const struct sf_entry *e = sf_pt_entry(pt, &pt->leaf[s]);
+	const struct sf_tensor *t = &pt->c->ckpt->tensor[e->tensor];
 	enum sf_dtype dtype = sf_pt_dtype(pt, e);
-	return sf_parts_tensor(parts, e->tensor, off, len,
-	                       dtype == pt->c->ckpt->tensor[e->tensor].dtype ? SF_DTYPE_NONE
-	                                                                     : dtype);
+	if (dtype == (enum sf_dtype)t->dtype)
+		dtype = SF_DTYPE_NONE;
+	return sf_pt_in_blocks(pt, t) ? sf_pt_block_parts(parts, e->tensor, t, off, len, dtype)
+	                              : sf_parts_tensor(parts, e->tensor, off, len, dtype);
 }
 
 /*

@@ -6,6 +6,7 @@
 #include "base/mem.h"
 #include "base/path.h"
 #include "view/pt/pt.h"
+#include "view/pt/pt_blocks.h"
 
 enum sf_dtype sf_pt_dtype(const struct sf_pt *pt, const struct sf_entry *e)
 {
@@ -72,12 +73,18 @@ static void put_tensor(const struct sf_pt *pt, uint32_t i, struct sf_pickle_writ
 	const struct sf_pt_leaf *l = &pt->leaf[i];
 	const struct sf_entry *e = sf_pt_entry(pt, l);
 	const struct sf_tensor *t = &pt->c->ckpt->tensor[e->tensor];
-	const struct sf_pw_tensor p = { .dtype = pickled_dtype(pt, e),
-		                        .ndim = t->ndim,
-		                        .shape = t->shape,
-		                        .bytes = sf_pt_bytes(pt, e),
-		                        .storage = l->ref };
+	struct sf_pw_tensor p = { .dtype = pickled_dtype(pt, e),
+		                  .ndim = t->ndim,
+		                  .shape = t->shape,
+		                  .bytes = sf_pt_bytes(pt, e),
+		                  .storage = l->ref };
 	struct sf_pw_words used;
+	uint64_t stored[SF_DIMS_MAX];
+
+	if (sf_pt_in_blocks(pt, t)) {
+		p.ndim = sf_pt_block_shape(t, stored);
+		p.shape = stored;
+	}
 
 	sf_pw_tensor_words(p.dtype, &used);
 	for (unsigned m = sf_pw_words_next(&used, 0); m < SF_PW_NWORDS;
