@@ -418,6 +418,7 @@ SF_SOURCES_SAVE = \
 	%D%/save/comm_threads.c \
 	%D%/save/dcp_meta_put.c \
 	%D%/save/dcp_meta_write.c \
+	%D%/save/device_caller.c \
 	%D%/save/device_host.c \
 	%D%/save/save.c \
 	%D%/save/save_agree.c \

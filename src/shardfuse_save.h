@@ -261,7 +261,32 @@ struct shardfuse_save_step {
  * strided tensor are copied one by one: short ones (a transposed matrix) are slow, and better made
  * contiguous before. No cudaDeviceReset between saves.
  */
-enum shardfuse_device { SHARDFUSE_HOST, SHARDFUSE_CUDA };
+enum shardfuse_device {
+	SHARDFUSE_HOST,
+	SHARDFUSE_CUDA,
+	SHARDFUSE_CALLER, /* that only the caller can copy from: shardfuse_staging */
+};
+
+/*
+ * Memory of another kind (another accelerator's, or of an allocator of the caller's own), and how its bytes
+ * come to the host. Called by threads of the library, several at once; from commit on, until the save has
+ * ended. Those that return int: 0, or negative errno with a message in @err, which becomes the save's.
+ */
+struct shardfuse_staging {
+	size_t struct_size;
+	void *arg;
+	/* Begins to copy @n runs of @run bytes, @step apart at @from, side by side to @to, after what is
+	 * queued on the tensor's stream. *copy: for sync, which is called once for it; left NULL: all is
+	 * there already. After a failure nothing of it is on its way. */
+	int (*stage)(void *arg, void *to, const void *from, uint64_t run, uint64_t step, uint64_t n,
+	             void *stream, void **copy, struct shardfuse_error *err);
+	/* Waits until the bytes of @copy are there; it is given back. NULL: stage never begins one. */
+	int (*sync)(void *arg, void *copy, struct shardfuse_error *err);
+	/* Host memory of @len bytes that such copies are fast to, aligned to 4,096; NULL: there is none.
+	 * release gives it back. Both NULL: the library's own memory. */
+	void *(*alloc)(void *arg, size_t len);
+	void (*release)(void *arg, void *at, size_t len);
+};
 
 /* A piece of a tensor: a box of it that this rank has. */
 struct shardfuse_save_tensor {
@@ -294,6 +319,9 @@ struct shardfuse_save_tensor {
 	 * one at a time for one tensor, in order. Returns 0 or negative errno. */
 	int (*provide)(void *arg, uint64_t off, void *to, size_t len, struct shardfuse_error *err);
 	void *provide_arg;
+	/* of SHARDFUSE_CALLER; copied. One struct for all tensors of a kind: eight different ones a save
+	 * at most */
+	const struct shardfuse_staging *staging;
 };
 /* Errors: -EINVAL dtype, box outside of the shape, a key with a NUL, more than SHARDFUSE_DIMS_MAX
  * dimensions; the same box twice. Nothing but @t->at and provide_arg is needed after the call. */

@@ -90,6 +90,7 @@ TESTS_UNIT = \
 	%D%/unit/test_pt_numbers \
 	%D%/unit/test_dcp_meta_write \
 	%D%/unit/test_deadline \
+	%D%/unit/test_device_caller \
 	%D%/unit/test_plan \
 	%D%/unit/test_plan_agree \
 	%D%/unit/test_read_boxes \

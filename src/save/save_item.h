@@ -11,6 +11,8 @@
 #include "parse/dtype.h"
 #include "shardfuse_save.h"
 
+struct sf_device;
+
 enum sf_save_kind {
 	SF_SAVE_TENSOR, /* a box of a tensor */
 	SF_SAVE_OBJECT, /* a torch.save archive, made already */
@@ -23,8 +25,9 @@ enum sf_save_kind {
 /* Where a tensor's bytes come from. */
 struct sf_save_from {
 	const void *at;
-	const uint64_t *stride; /* elements; NULL: dense */
-	int device;             /* enum shardfuse_device */
+	const uint64_t *stride;      /* elements; NULL: dense */
+	int device;                  /* enum shardfuse_device */
+	const struct sf_device *own; /* of SHARDFUSE_CALLER */
 	void *stream;
 	int (*provide)(void *arg, uint64_t off, void *to, size_t len, struct shardfuse_error *err);
 	void *provide_arg;
@@ -59,9 +62,14 @@ struct sf_save_items {
 	struct sf_arena arena;
 	struct sf_save_item_vec item;
 	struct sf_save_file_vec file;
-	bool in_lists;       /* an object's archive holds a list of it alone */
-	struct sf_map boxes; /* key and origin -> item: the same one twice is refused */
-	struct sf_map names; /* of files */
+	bool in_lists;           /* an object's archive holds a list of it alone */
+	struct sf_map boxes;     /* key and origin -> item: the same one twice is refused */
+	struct sf_map names;     /* of files */
+	struct sf_save_callers { /* staging hooks that were given so far */
+		const struct shardfuse_staging *hooks;
+		const struct sf_device *device;
+	} callers[8];
+	unsigned ncallers;
 	struct sf_buf probe; /* of one call */
 };
 int sf_save_items_init(struct sf_save_items *s, struct sf_error *err);

@@ -4,6 +4,7 @@
 
 #include "base/growing.h"
 #include "base/mem.h"
+#include "save/device_caller.h"
 #include "save/save_item_bytes.h"
 #include "save/save_item_priv.h"
 
@@ -66,10 +67,45 @@ static int set_shape(struct sf_save_items *s, const struct shardfuse_save_tensor
 	return item->shape ? 0 : no_memory(item, err);
 }
 
+/* *ret_own: of the caller's staging hooks; each of them is one device, however many tensors have it. */
+static int set_device(struct sf_save_items *s, const struct shardfuse_save_tensor *t,
+                      const struct sf_device **ret_own, struct sf_error *err)
+{
+	unsigned i = 0;
+	int r;
+
+	*ret_own = NULL;
+	if (t->device == SHARDFUSE_HOST || t->device == SHARDFUSE_CUDA)
+		return t->staging
+		               ? sf_fail(err, -EINVAL,
+		                         "staging hooks are of SHARDFUSE_CALLER, not of device %d",
+		                         t->device)
+		               : 0;
+	if (t->device != SHARDFUSE_CALLER)
+		return sf_fail(err, -EINVAL, "device %d is not known", t->device);
+	if (!t->staging)
+		return sf_fail(err, -EINVAL, "SHARDFUSE_CALLER without staging hooks");
+	while (i < s->ncallers && s->callers[i].hooks != t->staging)
+		i++;
+	if (i == SF_ARRAY_LEN(s->callers))
+		return sf_fail(err, -E2BIG, "more than %zu kinds of staging hooks",
+		               SF_ARRAY_LEN(s->callers));
+	if (i == s->ncallers) {
+		r = sf_device_caller_new(t->staging, &s->arena, &s->callers[i].device, err);
+		if (r < 0)
+			return r;
+		s->callers[i].hooks = t->staging;
+		s->ncallers++;
+	}
+	*ret_own = s->callers[i].device;
+	return 0;
+}
+
 static int set_tensor(struct sf_save_items *s, const struct shardfuse_save_tensor *t,
                       struct sf_save_item *item, struct sf_error *err)
 {
 	const struct sf_item_name name = { t->key, t->key_len, t->path, t->npath };
+	const struct sf_device *own;
 	int r;
 
 	*item = (struct sf_save_item){ .kind = SF_SAVE_TENSOR,
@@ -81,11 +117,13 @@ static int set_tensor(struct sf_save_items *s, const struct shardfuse_save_tenso
 		r = set_shape(s, t, item, err);
 	if (r < 0)
 		return r;
-	if (t->device != SHARDFUSE_HOST && t->device != SHARDFUSE_CUDA)
-		return sf_fail(err, -EINVAL, "tensor '%s': device %d is not known",
-		               sf_save_shown(item->key, item->key_len).at, t->device);
+	r = set_device(s, t, &own, err);
+	if (r < 0)
+		return sf_fail_ctx(err, r, "tensor '%s'",
+		                   sf_save_shown(item->key, item->key_len).at);
 	item->from = (struct sf_save_from){ .at = t->at,
 		                            .device = t->device,
+		                            .own = own,
 		                            .stream = t->stream,
 		                            .provide = t->at ? NULL : t->provide,
 		                            .provide_arg = t->provide_arg };

@@ -212,10 +212,15 @@ void sf_stage_put(struct sf_stage_pool *p, struct sf_stage_buf *b)
 		return;
 	pthread_mutex_lock(&p->locked.m);
 	p->locked.out -= b->len;
-	p->locked.kept += b->len;
-	b->next = p->locked.first;
-	p->locked.first = b;
-	gone = trim_locked(p, 0);
+	if (b->device->passing) {
+		b->next = NULL;
+		gone = b;
+	} else {
+		p->locked.kept += b->len;
+		b->next = p->locked.first;
+		p->locked.first = b;
+		gone = trim_locked(p, 0);
+	}
 	pthread_cond_broadcast(&p->locked.changed);
 	pthread_mutex_unlock(&p->locked.m);
 	free_all(gone);

@@ -17,6 +17,7 @@ struct sf_device_rows {
  */
 struct sf_device {
 	const char *name;
+	bool passing; /* it goes with its save: no buffer of it is kept for another */
 	/* host memory that copies are fast to (pinned, huge pages), aligned to 4,096; NULL: no memory */
 	void *(*alloc)(const struct sf_device *d, size_t len);
 	void (*free)(const struct sf_device *d, void *at, size_t len);

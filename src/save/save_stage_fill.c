@@ -44,7 +44,8 @@ int sf_stage_device(const struct sf_save_item *item, const struct sf_device **re
 {
 	if (item->kind == SF_SAVE_TENSOR && item->from.at && item->from.device == SHARDFUSE_CUDA)
 		return sf_device_cuda(ret, err);
-	*ret = sf_device_host();
+	*ret = item->kind == SF_SAVE_TENSOR && item->from.at && item->from.own ? item->from.own
+	                                                                       : sf_device_host();
 	return 0;
 }
 

@@ -286,7 +286,8 @@ static int check_memory(struct sf_shard_write *w, struct sf_error *err)
 		return 0;
 	for (uint64_t i = 0; i < w->n; i++) {
 		const struct sf_save_item *item = &w->items->item.at[w->at[i].item];
-		if (item->kind != SF_SAVE_TENSOR || !item->from.at || !item->bytes)
+		if (item->kind != SF_SAVE_TENSOR || !item->from.at || !item->bytes ||
+		    item->from.own)
 			continue;
 		int r = sf_device_cuda_check(item->from.at, item->from.device == SHARDFUSE_CUDA,
 		                             err);
