@@ -1,6 +1,7 @@
 #include "config.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
 
 #include "base/mem.h"
@@ -214,6 +215,216 @@ START_TEST(bytes_in_any_order_become_the_object)
 }
 END_TEST
 
+/* ---- what goes wrong ---- */
+
+#define LEN 1000
+
+/* An object of ten parts; 0 or how it failed, and it is dropped then. */
+static int write_all(struct world *w, const char *name, const uint8_t *at, enum sf_upload_if when)
+{
+	const struct sf_upload_options o = { .size = LEN, .when = when };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_upload *up;
+	int r = sf_upload_begin(&w->u, name, &o, &up, &err);
+
+	for (size_t off = 0; r >= 0 && off < LEN; off += 50)
+		r = sf_upload_write(up, off, at + off, 50, &err);
+	if (r >= 0)
+		r = sf_upload_finish(up, NULL, &err);
+	if (r < 0) {
+		ck_assert_msg(strncmp(err.msg, "'mem://run/", 11) == 0, "%s", err.msg);
+		sf_upload_drop(up);
+	}
+	return r;
+}
+
+START_TEST(whatever_call_fails_the_object_is_not_there_and_nothing_of_it_is_left)
+{
+	uint8_t at[LEN];
+	int n, r = -EIO;
+
+	fill(at, LEN, 3);
+	for (n = 0; r < 0; n++) {
+		struct world w = { .u.part_bytes = 100,
+			           .u.throttle = 3,
+			           /* all but what calls it off */
+			           .mem.fail_calls = 0xff & ~(1u << SF_PUT_MEM_ABORT),
+			           .mem.fail_from = n,
+			           .mem.fail_to = n + 1,
+			           .mem.fail_code = -EIO };
+		begin_world(&w);
+		r = write_all(&w, "a", at, SF_UPLOAD_REPLACE);
+		ck_assert_uint_eq(sf_put_mem_count(&w.mem), r < 0 ? 0 : 1);
+		ck_assert_uint_eq(sf_put_mem_unfinished(&w.mem), 0);
+		w.mem.fail_to = 0;
+		ck_assert_int_eq(write_all(&w, "a", at, SF_UPLOAD_REPLACE), 0);
+		is_there(&w, "run/a", at, LEN);
+		end_world(&w);
+	}
+	ck_assert_int_eq(n, 1 + 10 + 1 + 1); /* begin, ten parts, finish; then none failed */
+}
+END_TEST
+
+START_TEST(create_replaces_nothing)
+{
+	struct world w = { .u.part_bytes = 100 };
+	uint8_t at[LEN];
+
+	begin_world(&w);
+	fill(at, LEN, 4);
+	sf_put_mem_set(&w.mem, "run/a", "old", 3);
+	ck_assert_int_eq(write_all(&w, "a", at, SF_UPLOAD_CREATE), -EEXIST);
+	ck_assert_int_eq(sf_upload_put(&w.u, "a", "x", 1, SF_UPLOAD_CREATE, NULL, NULL), -EEXIST);
+	is_there(&w, "run/a", (const uint8_t *)"old", 3);
+	ck_assert_uint_eq(sf_put_mem_unfinished(&w.mem), 0);
+	ck_assert_int_eq(write_all(&w, "b", at, SF_UPLOAD_CREATE), 0);
+	end_world(&w);
+}
+END_TEST
+
+struct writer {
+	struct world *w;
+	unsigned number;
+	int r;
+	uint8_t at[LEN];
+};
+
+static void *write_many(void *arg)
+{
+	struct writer *me = arg;
+	char name[32];
+
+	for (int i = 0; i < 6 && me->r >= 0; i++) {
+		snprintf(name, sizeof(name), "%u/%d", me->number, i);
+		me->r = write_all(me->w, name, me->at, SF_UPLOAD_REPLACE);
+	}
+	return NULL;
+}
+
+START_TEST(many_write_side_by_side_within_a_budget_of_two_parts)
+{
+	struct world w = { .u.part_bytes = 100, .u.throttle = 4 };
+	struct sf_budget *b;
+	struct sf_budget_stat stat;
+	static struct writer me[6];
+	pthread_t thread[6];
+	char name[32];
+
+	ck_assert_int_eq(sf_budget_new(200, &b, NULL), 0);
+	w.u.budget = b;
+	begin_world(&w);
+	for (unsigned i = 0; i < 6; i++) {
+		me[i] = (struct writer){ .w = &w, .number = i };
+		fill(me[i].at, LEN, i);
+		ck_assert_int_eq(sf_thread_start(&thread[i], write_many, &me[i]), 0);
+	}
+	for (unsigned i = 0; i < 6; i++) {
+		pthread_join(thread[i], NULL);
+		ck_assert_int_eq(me[i].r, 0);
+	}
+	for (unsigned i = 0; i < 6; i++)
+		for (int k = 0; k < 6; k++) {
+			snprintf(name, sizeof(name), "run/%u/%d", i, k);
+			is_there(&w, name, me[i].at, LEN);
+		}
+	ck_assert_uint_le(w.mem.most_bodies, 4);
+	sf_budget_stat(b, &stat);
+	ck_assert_uint_le(stat.most, 200);
+	ck_assert_uint_eq(stat.held, 0);
+	end_world(&w);
+	sf_budget_free(b);
+}
+END_TEST
+
+static _Atomic bool cancel;
+
+static int cancel_at_third_part(void *arg, enum sf_put_mem_call call, const char *name,
+                                uint32_t part)
+{
+	(void)arg, (void)name;
+	if (call == SF_PUT_MEM_PART && part == 2)
+		cancel = true;
+	return 0;
+}
+
+START_TEST(what_is_canceled_ends_and_is_called_off)
+{
+	struct world w = { .u.part_bytes = 100,
+		           .u.throttle = 2,
+		           .u.cancel = &cancel,
+		           .mem.before = cancel_at_third_part };
+	uint8_t at[LEN];
+	int r;
+
+	cancel = false;
+	begin_world(&w);
+	fill(at, LEN, 5);
+	r = write_all(&w, "a", at, SF_UPLOAD_REPLACE);
+	ck_assert_int_eq(r, -ECANCELED);
+	ck_assert_uint_eq(sf_put_mem_count(&w.mem), 0);
+	ck_assert_uint_eq(sf_put_mem_unfinished(&w.mem), 0);
+	end_world(&w);
+}
+END_TEST
+
+START_TEST(bytes_that_come_twice_are_missing_or_are_too_many_are_refused)
+{
+	struct world w = { .u.part_bytes = 100 };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_upload *up;
+	uint8_t at[LEN] = { 0 };
+
+	begin_world(&w);
+	up = begin(&w, "a", 250);
+	write_it(up, 0, at, 150);
+	ck_assert_int_eq(sf_upload_write(up, 140, at, 20, &err),
+	                 -EINVAL); /* of a part that is open */
+	ck_assert_int_eq(sf_upload_write(up, 50, at, 1, &err), -EINVAL);   /* of one that is gone */
+	ck_assert_int_eq(sf_upload_write(up, 200, at, 51, &err), -EINVAL); /* behind its end */
+	ck_assert_ptr_nonnull(strstr(err.msg, "its size of 250"));
+	ck_assert_int_eq(sf_upload_finish(up, NULL, &err), -EINVAL);
+	ck_assert_ptr_nonnull(strstr(err.msg, "150 bytes of it were written, it has 250"));
+	sf_upload_drop(up);
+	up = begin(&w, "b", 0);
+	write_it(up, 0, at, 10);
+	write_it(up, 300, at, 10);
+	ck_assert_int_eq(sf_upload_finish(up, NULL, &err), -EINVAL);
+	sf_upload_drop(up);
+	ck_assert_uint_eq(sf_put_mem_count(&w.mem), 0);
+	ck_assert_uint_eq(sf_put_mem_unfinished(&w.mem), 0);
+	end_world(&w);
+}
+END_TEST
+
+static bool is_ours(void *arg, const char *name)
+{
+	(void)arg;
+	return strncmp(name, "step1/", 6) == 0;
+}
+
+START_TEST(what_a_killed_process_left_is_swept_and_nobody_elses)
+{
+	struct world w = { .u.part_bytes = 100 };
+	const char *const names[] = { "step1/x", "step1/y", "other" };
+	struct sf_put_to to = { .name = NULL };
+	char *id;
+
+	begin_world(&w);
+	for (size_t i = 0; i < 3; i++) {
+		to.name = names[i];
+		ck_assert_int_eq(w.u.store->ops->put->begin(w.u.store, &to, &id, NULL), 0);
+		free(id);
+	}
+	ck_assert_int_eq(sf_upload_sweep(&w.u, "", is_ours, NULL, NULL), 0);
+	ck_assert_uint_eq(sf_put_mem_unfinished(&w.mem), 1);
+	sf_put_mem_set(&w.mem, "run/gone", "x", 1);
+	ck_assert_int_eq(sf_upload_remove(&w.u, (const char *const[]){ "never", "gone" }, 2, NULL),
+	                 0);
+	ck_assert_uint_eq(sf_put_mem_count(&w.mem), 0);
+	end_world(&w);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("upload");
@@ -225,6 +436,12 @@ static Suite *suite(void)
 		t, amazons_limits_hold_48_tib_whose_size_is_known_and_more_than_one_that_is_not);
 	tcase_add_test(t, an_object_of_one_part_is_one_put);
 	tcase_add_test(t, bytes_in_any_order_become_the_object);
+	tcase_add_test(t, whatever_call_fails_the_object_is_not_there_and_nothing_of_it_is_left);
+	tcase_add_test(t, create_replaces_nothing);
+	tcase_add_test(t, many_write_side_by_side_within_a_budget_of_two_parts);
+	tcase_add_test(t, what_is_canceled_ends_and_is_called_off);
+	tcase_add_test(t, bytes_that_come_twice_are_missing_or_are_too_many_are_refused);
+	tcase_add_test(t, what_a_killed_process_left_is_swept_and_nobody_elses);
 	suite_add_tcase(s, t);
 	return s;
 }
