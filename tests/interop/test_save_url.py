@@ -242,6 +242,12 @@ def verbs(s):
         r = run("import", st, f"{s.name}://saves/verbs/d", "--ranks", "2", env=env)
         check(f"{s.name} import: done", r.returncode == 0, r.stderr)
         check(f"{s.name} import: diff finds nothing", run("diff", "--values", st, f"{s.name}://saves/verbs/d", env=env).returncode == 0)
+    big = os.path.join(TMP, "big.safetensors")  # read when it is written: through many buffers, the head of each item last
+    safetensors.torch.save_file({"a": torch.arange(3 << 20, dtype=torch.float32), "b": torch.arange(9 << 20, dtype=torch.int32).to(torch.uint8)}, big)
+    r = run("import", big, f"{s.name}://saves/verbs/f", "--ranks", "2", env=env)
+    check(f"{s.name} import of large tensors: done", r.returncode == 0, r.stderr)
+    check(f"{s.name} import of large tensors: diff finds nothing", run("diff", "--values", big, f"{s.name}://saves/verbs/f", env=env).returncode == 0)
+    check(f"{s.name} import of large tensors: verify", run("verify", "--deep", f"{s.name}://saves/verbs/f", env=env).returncode == 0)
     s.put("verbs/e/notes.txt", b"mine")
     r = run("reshard", src, f"{s.name}://saves/verbs/e", "--ranks", "2", env=env)
     check(f"{s.name}: what is there is named", r.returncode == 1 and "'notes.txt'" in r.stderr and s.keys("verbs/e/") == ["notes.txt"], r.stderr)
@@ -251,11 +257,36 @@ def verbs(s):
     check(f"{s.name}: within what is read", r.returncode == 1 and "is within" in r.stderr, r.stderr)
 
 
+def python_writer(s):
+    lib = os.path.join(os.path.dirname(os.path.abspath(BIN)), ".libs/libshardfuse.so")
+    if not os.path.exists(lib):
+        return skip(f"{s.name}: shardfuse.StorageWriter", f"no {lib}")
+    text = """
+import sys, torch, torch.distributed.checkpoint as dcp
+import shardfuse
+url = sys.argv[1]
+state = {"w": torch.arange(3 << 20, dtype=torch.float32).reshape(1024, -1), "n": {"step": 7}}
+dcp.save(state, storage_writer=shardfuse.StorageWriter(url), no_dist=True)
+got = {"w": torch.zeros(1024, 3072), "n": {"step": 0}}
+dcp.load(got, storage_reader=shardfuse.StorageReader(url), no_dist=True)
+assert torch.equal(got["w"], state["w"]) and got["n"] == {"step": 7}, got
+try:
+    dcp.save(state, storage_writer=shardfuse.StorageWriter(url), no_dist=True)
+    said = "nothing"
+except BaseException as e:  # CheckpointException is one
+    said = str(e)
+assert "is there and not empty" in said, said
+"""
+    env = {**os.environ, **s.env, "SHARDFUSE_LIBRARY": lib, "PYTHONPATH": os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../contrib/python")}
+    r = subprocess.run([sys.executable, "-c", text, f"{s.name}://saves/python"], env=env, capture_output=True, text=True, timeout=200)
+    check(f"{s.name}: shardfuse.StorageWriter and StorageReader", r.returncode == 0, r.stdout + r.stderr)
+
+
 def all_of(s):
     said = run("reshard", f"{DATA}/dcp/fsdp4/ckpt", f"{s.name}://saves/first", "--ranks", "2", env={**os.environ, **s.env}).stderr
     if "cannot be written to" in said:
         return skip(s.name, said.strip())
-    for part in (whole, formats, mounted, killed, verbs):
+    for part in (whole, formats, mounted, killed, verbs, python_writer):
         with attempt(f"{s.name}: {part.__name__}"):
             part(s)
 

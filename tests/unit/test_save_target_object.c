@@ -637,9 +637,10 @@ END_TEST
 int main(void)
 {
 	Suite *s = suite_create("save_target_object");
-	TCase *t = tcase_create("all");
+	TCase *t = tcase_create("all"), *at_once = tcase_create("at once");
 
 	tcase_set_timeout(t, 60);
+	tcase_set_timeout(at_once, 60);
 	tcase_add_loop_test(t, a_save_is_there_and_nothing_else, 0, 3);
 	tcase_add_test(t, what_no_save_left_is_left_alone);
 	tcase_add_test(t, a_marker_of_others_is_no_marker);
@@ -648,9 +649,10 @@ int main(void)
 	tcase_add_loop_test(t, a_save_that_dies_after_one_that_died, 0, 9);
 	tcase_add_loop_test(t, the_newest_wins, 0, 3);
 	tcase_add_test(t, who_has_created_metadata_wins);
-	tcase_add_loop_test(t, of_several_at_once_one_wins, 0, 12);
+	tcase_add_loop_test(at_once, of_several_at_once_one_wins, 0, 12);
 	tcase_add_test(t, names_are_told_apart);
 	tcase_add_test(t, urls_are_taken_or_refused);
 	suite_add_tcase(s, t);
+	suite_add_tcase(s, at_once);
 	return sf_test_main(s);
 }

@@ -28,17 +28,20 @@ class StorageWriter(TorchWriter):
     Ranks write their shards and .metadata below PATH-tmp, which then becomes PATH: the checkpoint is there whole or not at all. A rank
     that fails is an exception on all of them, and leaves nothing. Ranks meet through torch.distributed's default store.
 
-    overwrite: replace a checkpoint at the path; anything else there is refused all the same. sync_files: what is saved is durable.
+    A path may be s3://BUCKET/PREFIX or gs://BUCKET/PREFIX: shards go up while they are written, .metadata last.
+
+    overwrite: replace a checkpoint at the path; anything else there is refused all the same. None: yes, but for a URL, where nothing is. sync_files: what is saved is durable.
     thread_count: files of a rank, a thread each. keep: staging memory and the plan stay for this writer's next save. Others, as struct
     shardfuse_save_options has them: timeout_ms, write_timeout_ms, staging, dedup, zstd, manifest, log, variables of a template path.
     """
 
-    def __init__(self, path: Union[str, os.PathLike], *, overwrite: bool = True, sync_files: bool = True, thread_count: int = 1,
+    def __init__(self, path: Union[str, os.PathLike], *, overwrite: Optional[bool] = None, sync_files: bool = True, thread_count: int = 1,
                  keep: bool = False, log: Optional[Callable[[str], None]] = None, variables: Optional[Mapping[str, Any]] = None,
                  **options: Any) -> None:
         super().__init__()
         self.path = path
-        self._options = dict(options, overwrite=int(overwrite), no_fsync=int(not sync_files), files_per_rank=thread_count, log=log, variables=variables)
+        self._overwrite = overwrite
+        self._options = dict(options, no_fsync=int(not sync_files), files_per_rank=thread_count, log=log, variables=variables)
         self._keeps, self._keep = keep, None
         self.reset()
 
@@ -58,7 +61,7 @@ class StorageWriter(TorchWriter):
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Union[str, os.PathLike]) -> bool:
-        return "://" not in os.fspath(checkpoint_id)
+        return _is_bucket(checkpoint_id) or "://" not in os.fspath(checkpoint_id)
 
     def storage_meta(self) -> StorageMeta:
         return StorageMeta(checkpoint_id=self.path, save_id=self.save_id)
@@ -109,7 +112,8 @@ class StorageWriter(TorchWriter):
         # the planner's paths of what this rank has: where dcp.load and dcp_to_torch_save put a key
         paths = plan.planner_data if isinstance(plan.planner_data, dict) else {}
         results = []
-        with Save(self.path, self._communicator(), keep=self._keep, **self._options) as save:
+        overwrite = not _is_bucket(self.path) if self._overwrite is None else self._overwrite
+        with Save(self.path, self._communicator(), keep=self._keep, overwrite=int(overwrite), **self._options) as save:
             for item in plan.items:
                 results.append(WriteResult(item.index, _add(save, item, planner, paths.get(item.index.fqn)), None))
         done: Future[List[WriteResult]] = Future()
@@ -121,8 +125,12 @@ class StorageWriter(TorchWriter):
         metadata.storage_meta = self.storage_meta()
         if self._begun is not None and self._begun["size"] > 1:
             _store().delete_key(self._key())
-        if not self._options["variables"] and "{" not in os.fspath(self.path) and not os.path.isdir(self.path):
+        if not self._options["variables"] and not _is_bucket(self.path) and "{" not in os.fspath(self.path) and not os.path.isdir(self.path):
             raise FileNotFoundError(f"{os.fspath(self.path)!r} was saved, but this node does not see it: do all nodes share the file system?")
+
+
+def _is_bucket(path: Union[str, os.PathLike]) -> bool:
+    return os.fsdecode(os.fspath(path)).startswith(("s3://", "gs://"))
 
 
 def _store() -> Any:
