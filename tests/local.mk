@@ -193,7 +193,7 @@ TESTS_UNIT = \
 
 # what needs a transport
 if HAVE_CURL
-TESTS_UNIT += %D%/unit/test_credentials_end %D%/unit/test_outage %D%/unit/test_http_names %D%/unit/test_remote %D%/unit/test_s3_park %D%/unit/test_wiped
+TESTS_UNIT += %D%/unit/test_credentials_end %D%/unit/test_outage %D%/unit/test_http_names %D%/unit/test_remote %D%/unit/test_s3_park %D%/unit/test_s3_put %D%/unit/test_wiped
 endif
 
 TESTS_FORMAT = \
