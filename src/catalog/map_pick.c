@@ -212,12 +212,13 @@ static int apply(struct picker *p, uint32_t key, const struct sf_map_rule *rule)
 		               rule->old_name);
 	if (rule->has_rows) {
 		const uint64_t rows = t->shape[lead], groups = rule->groups ? rule->groups : 1,
-			       parts = rule->of ? rule->of : rows, unit = rows / groups / parts;
+			       parts = rule->of ? rule->of : rows;
 		if (!rows || rule->to > parts || rows % groups || rows / groups % parts)
 			return sf_fail(p->err, -EINVAL,
 			               "--map: '%.200s' has %" PRIu64
 			               " rows: there are no parts '%.200s'",
 			               k->name, rows, rule->old_name);
+		const uint64_t unit = rows / groups / parts;
 		of.first = rule->from * unit;
 		of.rows = (rule->to - rule->from) * unit;
 		of.period = parts * unit;

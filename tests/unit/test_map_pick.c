@@ -230,6 +230,30 @@ START_TEST(keys_keep_their_order_and_what_is_not_there_is_named)
 }
 END_TEST
 
+START_TEST(what_has_no_rows_has_no_parts)
+{
+	static const char *const rule[] = { "w[0:1]=x", "w[0:1 of 2]=x", "w[0:1 of 2 in 3]=x" };
+	static const uint64_t shape[2] = { 0, 6 };
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(rule); i++) {
+		struct sf_error why = SF_ERROR_INIT;
+		struct rules r = { 0 };
+		struct vw w;
+
+		vw_init(&w);
+		vw_tensor(&w, "w", SF_FLOAT32, 2, shape);
+		vw_load(&w);
+		vw_ok(add(&r, rule[i], &err));
+		w.opt.map = r.at;
+		w.opt.nmap = r.n;
+		ck_assert_int_eq(sf_map_picks(w.ckpt, &w.opt, &why), -EINVAL);
+		ck_assert_msg(strstr(why.msg, "'w' has 0 rows"), "%s", why.msg);
+		vw_close(&w);
+		sf_map_rules_free(r.at, r.n);
+	}
+}
+END_TEST
+
 START_TEST(megatrons_mapping_wants_its_numbers)
 {
 	static const char *const bad[] = { "@megatron-llama", "@megatron-llama:8",
@@ -260,6 +284,7 @@ int main(void)
 	tcase_add_test(tc, parts_that_cannot_be_are_refused);
 	tcase_add_loop_test(tc, a_part_has_the_bytes_of_its_rows, 0, 40);
 	tcase_add_test(tc, keys_keep_their_order_and_what_is_not_there_is_named);
+	tcase_add_test(tc, what_has_no_rows_has_no_parts);
 	tcase_add_test(tc, megatrons_mapping_wants_its_numbers);
 	suite_add_tcase(s, tc);
 	return sf_test_main(s);
