@@ -94,7 +94,7 @@ static int look_first(struct writing *w, struct sf_error *err)
 }
 
 /* A condition was not met: by our own object, whose answer was lost (0); by another's (-EEXIST); or there is no
- * object, and the server knows no conditions (1). */
+ * object (1). */
 static int not_met(struct writing *w, char **ret_etag, struct sf_error *err)
 {
 	int r = look(w, ret_etag, err);
@@ -127,18 +127,32 @@ static int refused(const struct sf_http_answer *a, int r, struct sf_error *err)
 
 static const unsigned conditional[] = { 409, 412, 501, 0 };
 
-/* What becomes of a conditional request that was answered by one of those: 0 it is done, 1 once more, negative. */
-static int conditions(struct writing *w, const struct sf_http_answer *a, unsigned n, bool *asks,
-                      char **ret_etag, struct sf_error *err)
+/* The condition that nothing is there. */
+struct condition {
+	bool asked;
+	unsigned unmet; /* the last try that was refused for it while nothing was there; 0: none */
+};
+
+/* What becomes of try @n (from 1), which was answered by one of those: 0 it is done, 1 once more, negative. */
+static int conditions(struct writing *w, const struct sf_http_answer *a, unsigned n,
+                      struct condition *c, char **ret_etag, struct sf_error *err)
 {
 	int r;
 
-	if (a->status == 412 || (a->status == 501 && *asks)) {
-		r = a->status == 412 ? not_met(w, ret_etag, err) : 1;
-		if (r == 1 && !*asks)
+	if (a->status == 501 && c->asked) {
+		c->asked = false;
+		return 1;
+	}
+	if (a->status == 412) {
+		r = not_met(w, ret_etag, err);
+		if (r != 1)
+			return r;
+		if (!c->asked)
 			return refused(a, -EIO, err);
-		*asks = r == 1 ? false : *asks;
-		return r;
+		/* once, what was there may have gone in between; twice, the server knows no conditions */
+		c->asked = !c->unmet || c->unmet + 1 != n;
+		c->unmet = n;
+		return 1;
 	}
 	if (a->status == 409 && sf_remote_pause(&w->s->b.r, n, w->to->stop))
 		return 1; /* somebody else is writing it */
@@ -151,7 +165,7 @@ static int s3_put(struct sf_store *store, const struct sf_put_to *to,
 	static const char *const want[] = { "etag", NULL };
 	char type[300], id[64], md5[64];
 	struct writing w;
-	bool asks = to->when == SF_UPLOAD_CREATE;
+	struct condition c = { .asked = to->when == SF_UPLOAD_CREATE };
 	int r = begin_writing(&w, store, to, err);
 
 	if (r >= 0)
@@ -169,7 +183,7 @@ static int s3_put(struct sf_store *store, const struct sf_put_to *to,
 
 		if (*md5)
 			headers[nheaders++] = md5;
-		if (asks)
+		if (c.asked)
 			headers[nheaders++] = "If-None-Match: *";
 		const struct sf_s3_what what = { .method = "PUT",
 			                         .key = w.key,
@@ -187,7 +201,7 @@ static int s3_put(struct sf_store *store, const struct sf_put_to *to,
 		else if (a.status / 100 == 2)
 			*ret_etag = SF_STEAL(a.kept[SF_S3_WANT]);
 		else
-			r = conditions(&w, &a, n, &asks, ret_etag, err);
+			r = conditions(&w, &a, n, &c, ret_etag, err);
 		sf_http_answer_release(&a);
 	}
 	free(w.key);
@@ -318,14 +332,14 @@ static int complete(struct writing *w, const struct sf_s3_what *what, char **ret
                     struct sf_error *err)
 {
 	static const char *const bare[] = { NULL }, *const create[] = { "If-None-Match: *", NULL };
-	bool asks = w->to->when == SF_UPLOAD_CREATE;
+	struct condition c = { .asked = w->to->when == SF_UPLOAD_CREATE };
 	int r = 1;
 
 	for (unsigned n = 1; r == 1; n++) {
 		struct sf_s3_what one = *what;
 		struct sf_http_answer a = { 0 };
 
-		one.headers = asks ? create : bare;
+		one.headers = c.asked ? create : bare;
 		r = sf_s3_do(w->s, &one, &a, err);
 		if (r < 0)
 			r = look_up_lost(w, r, ret_etag);
@@ -334,7 +348,7 @@ static int complete(struct writing *w, const struct sf_s3_what *what, char **ret
 		else if (a.status == 404) /* no such upload: because it is done? */
 			r = look(w, ret_etag, NULL) == 1 ? 0 : refused(&a, -ENOENT, err);
 		else
-			r = conditions(w, &a, n, &asks, ret_etag, err);
+			r = conditions(w, &a, n, &c, ret_etag, err);
 		sf_http_answer_release(&a);
 	}
 	return r;

@@ -25,7 +25,8 @@
 struct said { /* the answers in order; method NULL: no more are expected */
 	const char *method, *target;
 	struct sf_http_fault f;
-	bool ours; /* has the number that the object was begun with among its headers */
+	/* the answer has the number that the object was begun with; the request has If-None-Match, or has none */
+	enum { ANY, OURS, BOUND, FREE } is;
 };
 struct world {
 	struct sf_http_server server;
@@ -50,9 +51,11 @@ static struct sf_http_fault answer(void *arg, const struct sf_http_seen *seen)
 	const struct said *s = &w->said[w->at];
 	struct sf_sigv4_said said;
 	struct sf_http_fault f = s->f;
+	const bool bound = strcasestr(seen->head, "\nif-none-match: *\r") != NULL;
 
 	if (!s->method || strcmp(seen->method, s->method) != 0 ||
 	    strncmp(seen->path, s->target, strlen(s->target)) != 0 ||
+	    s->is == (bound ? FREE : BOUND) ||
 	    !sf_sigv4_check(seen->method, seen->path, seen->head, SECRET, &said)) {
 		printf("request %u, wanted %s %s\n%s", w->at, s->method ? s->method : "none",
 		       s->target ? s->target : "", seen->head);
@@ -61,7 +64,7 @@ static struct sf_http_fault answer(void *arg, const struct sf_http_seen *seen)
 	}
 	w->at++;
 	note_id(w, seen->head);
-	if (s->ours) {
+	if (s->is == OURS) {
 		snprintf(w->header, sizeof(w->header),
 		         "ETag: \"mine\"\r\nx-amz-meta-shardfuse-id: %s\r\n", w->id);
 		f.text = w->header;
@@ -141,15 +144,15 @@ static void puts_as(const struct said *said, enum sf_upload_if when, int want)
 
 START_TEST(trouble_of_the_server_is_tried_again)
 {
-	puts_as((const struct said[]){ { PUT, STATUS(503, NULL, ERROR("SlowDown")), false },
-	                               { PUT, STATUS(500, NULL, ERROR("InternalError")), false },
-	                               { PUT, { SF_HTTP_CLOSE, 0, NULL, NULL }, false },
-	                               { PUT, STATUS(400, NULL, ERROR("RequestTimeout")), false },
-	                               { PUT, STATUS(400, NULL, ERROR("BadDigest")), false },
-	                               { PUT, OK, false },
+	puts_as((const struct said[]){ { PUT, STATUS(503, NULL, ERROR("SlowDown")), ANY },
+	                               { PUT, STATUS(500, NULL, ERROR("InternalError")), ANY },
+	                               { PUT, { SF_HTTP_CLOSE, 0, NULL, NULL }, ANY },
+	                               { PUT, STATUS(400, NULL, ERROR("RequestTimeout")), ANY },
+	                               { PUT, STATUS(400, NULL, ERROR("BadDigest")), ANY },
+	                               { PUT, OK, ANY },
 	                               { 0 } },
 	        SF_UPLOAD_REPLACE, 0);
-	puts_as((const struct said[]){ { PUT, STATUS(403, NULL, ERROR("AccessDenied")), false },
+	puts_as((const struct said[]){ { PUT, STATUS(403, NULL, ERROR("AccessDenied")), ANY },
 	                               { 0 } },
 	        SF_UPLOAD_REPLACE, -EACCES);
 }
@@ -160,8 +163,8 @@ START_TEST(another_region_is_asked_with_the_body_again)
 	puts_as((const struct said[]){ { PUT,
 	                                 STATUS(301, "x-amz-bucket-region: eu-far-2\r\n",
 	                                        ERROR("PermanentRedirect")),
-	                                 false },
-	                               { PUT, OK, false },
+	                                 ANY },
+	                               { PUT, OK, ANY },
 	                               { 0 } },
 	        SF_UPLOAD_REPLACE, 0);
 }
@@ -173,26 +176,78 @@ START_TEST(a_condition_that_is_not_met_by_our_own_object_is_no_failure)
 				   unmet = STATUS(412, NULL, ERROR("PreconditionFailed"));
 
 	/* it was done, and the answer was lost */
-	puts_as((const struct said[]){ { HEAD, none, false },
-	                               { PUT, { SF_HTTP_RESET, 0, NULL, NULL }, false },
-	                               { PUT, unmet, false },
-	                               { HEAD, exists, true },
+	puts_as((const struct said[]){ { HEAD, none, ANY },
+	                               { PUT, { SF_HTTP_RESET, 0, NULL, NULL }, ANY },
+	                               { PUT, unmet, ANY },
+	                               { HEAD, exists, OURS },
 	                               { 0 } },
 	        SF_UPLOAD_CREATE, 0);
 	/* another was faster */
-	puts_as((const struct said[]){ { HEAD, none, false },
-	                               { PUT, unmet, false },
-	                               { HEAD, exists, false },
-	                               { 0 } },
-	        SF_UPLOAD_CREATE, -EEXIST);
+	puts_as(
+		(const struct said[]){
+			{ HEAD, none, ANY }, { PUT, unmet, ANY }, { HEAD, exists, ANY }, { 0 } },
+		SF_UPLOAD_CREATE, -EEXIST);
 	/* it is there before */
-	puts_as((const struct said[]){ { HEAD, exists, false }, { 0 } }, SF_UPLOAD_CREATE, -EEXIST);
+	puts_as((const struct said[]){ { HEAD, exists, ANY }, { 0 } }, SF_UPLOAD_CREATE, -EEXIST);
 	/* a server that knows no conditions, as Swift */
-	puts_as((const struct said[]){ { HEAD, none, false },
-	                               { PUT, STATUS(501, NULL, ERROR("NotImplemented")), false },
-	                               { PUT, OK, false },
+	puts_as((const struct said[]){ { HEAD, none, ANY },
+	                               { PUT, STATUS(501, NULL, ERROR("NotImplemented")), ANY },
+	                               { PUT, OK, ANY },
 	                               { 0 } },
 	        SF_UPLOAD_CREATE, 0);
+}
+END_TEST
+
+START_TEST(a_condition_is_let_go_only_when_nothing_is_there_twice)
+{
+	const struct sf_http_fault none = STATUS(404, NULL, ""), exists = STATUS(200, NULL, ""),
+				   unmet = STATUS(412, NULL, ERROR("PreconditionFailed")),
+				   busy = STATUS(409, NULL, ERROR("ConditionalRequestConflict"));
+
+	/* it was undone in between */
+	puts_as((const struct said[]){ { HEAD, none, ANY },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, none, ANY },
+	                               { PUT, OK, BOUND },
+	                               { 0 } },
+	        SF_UPLOAD_CREATE, 0);
+	/* and then another was faster */
+	puts_as((const struct said[]){ { HEAD, none, ANY },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, none, ANY },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, exists, ANY },
+	                               { 0 } },
+	        SF_UPLOAD_CREATE, -EEXIST);
+	/* not one behind the other */
+	puts_as((const struct said[]){ { HEAD, none, ANY },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, none, ANY },
+	                               { PUT, busy, BOUND },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, none, ANY },
+	                               { PUT, OK, BOUND },
+	                               { 0 } },
+	        SF_UPLOAD_CREATE, 0);
+	/* a server that takes the condition for another */
+	puts_as((const struct said[]){ { HEAD, none, ANY },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, none, ANY },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, none, ANY },
+	                               { PUT, OK, FREE },
+	                               { 0 } },
+	        SF_UPLOAD_CREATE, 0);
+	/* or refuses whatever is asked */
+	puts_as((const struct said[]){ { HEAD, none, ANY },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, none, ANY },
+	                               { PUT, unmet, BOUND },
+	                               { HEAD, none, ANY },
+	                               { PUT, unmet, FREE },
+	                               { HEAD, none, ANY },
+	                               { 0 } },
+	        SF_UPLOAD_CREATE, -EIO);
 }
 END_TEST
 
@@ -218,13 +273,13 @@ static int in_parts(struct world *w, char **ret_etag)
 	return r;
 }
 
-#define BEGIN                                                              \
-	{                                                                  \
-		"POST", "/b/p/a?uploads=", STATUS(200, NULL, BEGUN), false \
+#define BEGIN                                                            \
+	{                                                                \
+		"POST", "/b/p/a?uploads=", STATUS(200, NULL, BEGUN), ANY \
 	}
-#define PART(n)                                                                   \
-	{                                                                         \
-		"PUT", "/b/p/a?partNumber=" #n "&uploadId=U%2F1%20%2B", OK, false \
+#define PART(n)                                                                 \
+	{                                                                       \
+		"PUT", "/b/p/a?partNumber=" #n "&uploadId=U%2F1%20%2B", OK, ANY \
 	}
 #define FINISH "POST", "/b/p/a?uploadId=U%2F1%20%2B"
 
@@ -247,17 +302,16 @@ START_TEST(an_end_with_200_and_an_error_is_not_done)
 			BEGIN,
 			PART(1),
 			PART(2),
-			{ FINISH, STATUS(200, NULL, "  \n" ERROR("InternalError")), false },
-			{ FINISH, STATUS(200, NULL, " \n " DONE), false },
+			{ FINISH, STATUS(200, NULL, "  \n" ERROR("InternalError")), ANY },
+			{ FINISH, STATUS(200, NULL, " \n " DONE), ANY },
 			{ 0 } },
 		0);
-	finishes_as(
-		(const struct said[]){ BEGIN,
-	                               PART(1),
-	                               PART(2),
-	                               { FINISH, STATUS(200, NULL, ERROR("InvalidPart")), false },
-	                               { 0 } },
-		-EIO);
+	finishes_as((const struct said[]){ BEGIN,
+	                                   PART(1),
+	                                   PART(2),
+	                                   { FINISH, STATUS(200, NULL, ERROR("InvalidPart")), ANY },
+	                                   { 0 } },
+	            -EIO);
 }
 END_TEST
 
@@ -269,17 +323,17 @@ START_TEST(an_end_whose_answer_was_lost_is_looked_up)
 		(const struct said[]){ BEGIN,
 	                               PART(1),
 	                               PART(2),
-	                               { FINISH, { SF_HTTP_RESET, 0, NULL, NULL }, false },
-	                               { FINISH, STATUS(404, NULL, ERROR("NoSuchUpload")), false },
-	                               { HEAD, exists, true },
+	                               { FINISH, { SF_HTTP_RESET, 0, NULL, NULL }, ANY },
+	                               { FINISH, STATUS(404, NULL, ERROR("NoSuchUpload")), ANY },
+	                               { HEAD, exists, OURS },
 	                               { 0 } },
 		0);
 	finishes_as(
 		(const struct said[]){ BEGIN,
 	                               PART(1),
 	                               PART(2),
-	                               { FINISH, STATUS(404, NULL, ERROR("NoSuchUpload")), false },
-	                               { HEAD, exists, false },
+	                               { FINISH, STATUS(404, NULL, ERROR("NoSuchUpload")), ANY },
+	                               { HEAD, exists, ANY },
 	                               { 0 } },
 		-ENOENT);
 }
@@ -294,6 +348,7 @@ static Suite *suite(void)
 	tcase_add_test(t, trouble_of_the_server_is_tried_again);
 	tcase_add_test(t, another_region_is_asked_with_the_body_again);
 	tcase_add_test(t, a_condition_that_is_not_met_by_our_own_object_is_no_failure);
+	tcase_add_test(t, a_condition_is_let_go_only_when_nothing_is_there_twice);
 	tcase_add_test(t, an_end_with_200_and_an_error_is_not_done);
 	tcase_add_test(t, an_end_whose_answer_was_lost_is_looked_up);
 	suite_add_tcase(s, t);
