@@ -210,7 +210,8 @@ static int s3_put(struct sf_store *store, const struct sf_put_to *to,
 
 /* ---- in parts ---- */
 
-/* An upload's id for those who call: our number, '/', the server's. Of uploads that were found: no number. */
+/* An upload's id for those who call: our number (none, of uploads that were found), '/', and all behind that is
+ * the server's. */
 static const char *server_id(const char *id)
 {
 	const char *slash = strchr(id, '/');
@@ -438,16 +439,22 @@ struct finding {
 	const char *prefix;
 	int (*each)(void *arg, const char *name, const char *id);
 	void *arg;
+	struct sf_error *err;
 };
 
 static int found(void *arg, const char *key, const char *id)
 {
 	struct finding *f = arg;
+	SF_FREE char *whole = NULL;
 
 	/* a server that knows no prefix: what it tells of others is passed over */
 	if (strncmp(key, f->prefix, strlen(f->prefix)) != 0 || !key[f->cut])
 		return 0;
-	return f->each(f->arg, key + f->cut, id);
+	if (asprintf(&whole, "/%s", id) < 0) {
+		whole = NULL;
+		return sf_fail(f->err, -ENOMEM, "no memory for a listing");
+	}
+	return f->each(f->arg, key + f->cut, whole);
 }
 
 static int page(struct writing *w, struct sf_s3_uploads *at, struct finding *f,
@@ -488,7 +495,7 @@ static int s3_unfinished(struct sf_store *store, const struct sf_put_to *to,
 	struct sf_s3_uploads at = { NULL, NULL };
 	struct writing w;
 	int r = begin_writing(&w, store, to, err);
-	struct finding f = { .prefix = w.key, .each = each, .arg = arg };
+	struct finding f = { .prefix = w.key, .each = each, .arg = arg, .err = err };
 
 	if (r >= 0)
 		f.cut = strlen(w.s->b.prefix);

@@ -339,6 +339,44 @@ START_TEST(an_end_whose_answer_was_lost_is_looked_up)
 }
 END_TEST
 
+static bool every(void *arg, const char *name)
+{
+	(void)arg;
+	ck_assert_str_eq(name, "a");
+	return true;
+}
+
+#define FOUND(id)                                                                \
+	STATUS(200, NULL,                                                        \
+	       "<ListMultipartUploadsResult><Upload><Key>p/a</Key><UploadId>" id \
+	       "</UploadId></Upload></ListMultipartUploadsResult>")
+#define GONE STATUS(204, NULL, "")
+
+START_TEST(an_upload_that_was_found_is_called_off_by_the_servers_whole_id)
+{
+	const struct said said[][3] = {
+		{ { "GET", "/b?", FOUND("U/1 +"), ANY },
+		  { "DELETE", "/b/p/a?uploadId=U%2F1%20%2B", GONE, ANY },
+		  { 0 } },
+		{ { "GET", "/b?", FOUND("/2"), ANY },
+		  { "DELETE", "/b/p/a?uploadId=%2F2", GONE, ANY },
+		  { 0 } },
+		{ { "GET", "/b?", FOUND("3"), ANY },
+		  { "DELETE", "/b/p/a?uploadId=3", GONE, ANY },
+		  { 0 } },
+	};
+
+	for (size_t i = 0; i < SF_ARRAY_LEN(said); i++) {
+		struct sf_error err = SF_ERROR_INIT;
+		struct world w;
+
+		begin(&w, said[i]);
+		ck_assert_msg(sf_upload_sweep(&w.u, "", every, NULL, &err) == 0, "%s", err.msg);
+		end(&w);
+	}
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("s3_put");
@@ -351,6 +389,7 @@ static Suite *suite(void)
 	tcase_add_test(t, a_condition_is_let_go_only_when_nothing_is_there_twice);
 	tcase_add_test(t, an_end_with_200_and_an_error_is_not_done);
 	tcase_add_test(t, an_end_whose_answer_was_lost_is_looked_up);
+	tcase_add_test(t, an_upload_that_was_found_is_called_off_by_the_servers_whole_id);
 	suite_add_tcase(s, t);
 	return s;
 }
