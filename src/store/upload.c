@@ -277,18 +277,22 @@ static int write_some(struct sf_upload *up, uint64_t off, const void *at, size_t
 int sf_upload_write(struct sf_upload *up, uint64_t off, const void *at, size_t len,
                     struct sf_error *err)
 {
+	struct sf_error why = SF_ERROR_INIT;
 	uint64_t end;
-	int r = sf_upload_failed(up, err);
+	int r = sf_upload_failed(up, &why);
 
 	if (r >= 0 && (!sf_add(off, len, &end) || (up->plan.size && end > up->plan.size)))
-		r = sf_fail(err, -EINVAL, "%zu bytes from %llu on go past its size of %llu", len,
+		r = sf_fail(&why, -EINVAL, "%zu bytes from %llu on go past its size of %llu", len,
 		            (unsigned long long)off, (unsigned long long)up->plan.size);
 	for (size_t done = 0, now = 0; r >= 0 && done < len; done += now)
-		r = write_some(up, off + done, (const uint8_t *)at + done, len - done, &now, err);
+		r = write_some(up, off + done, (const uint8_t *)at + done, len - done, &now, &why);
 	if (r >= 0) {
 		up->end = SF_MAX(up->end, end);
 		return 0;
 	}
+	/* some of it may have come, or its part be none: there is no going on */
+	sf_upload_fail(up, r, why.msg);
+	sf_fail(err, r, "%s", why.msg);
 	name_it(up->u, up->name, r, err);
 	return r;
 }

@@ -44,7 +44,8 @@ struct sf_upload_options {
  *
  * begin   nothing is asked of the server yet.
  * write   @len bytes at @off; each byte once, in any order; what is given is copied, and a part goes up when
- *         all of its bytes are there. Waits while there is no room. A failure of a part is told by the next call.
+ *         all of its bytes are there. Waits while there is no room. A failure of a part is told by the next call. What
+ *         failed once has failed for good: all calls that follow tell the same.
  * finish  all parts are there and the object has its name; durable then. *ret_etag: malloc'ed, may be NULL.
  *         Where the size was given and other bytes came: -EINVAL with both numbers.
  * drop    nothing of it is left at the server, as far as that can be reached: parts are called off. To be

@@ -367,6 +367,24 @@ START_TEST(what_is_canceled_ends_and_is_called_off)
 }
 END_TEST
 
+/* 150 of 250 bytes are there: what is written then fails, and so does all that follows. */
+static void is_refused(struct world *w, uint64_t off, size_t len, const char *why)
+{
+	struct sf_upload *up = begin(w, "a", 250);
+	struct sf_error err = SF_ERROR_INIT;
+	uint8_t at[LEN] = { 0 };
+
+	write_it(up, 0, at, 150);
+	ck_assert_int_eq(sf_upload_write(up, off, at, len, &err), -EINVAL);
+	ck_assert_msg(strstr(err.msg, why), "%s", err.msg);
+	ck_assert_int_eq(sf_upload_write(up, 150, at, 100, &err), -EINVAL);
+	ck_assert_msg(strstr(err.msg, why), "%s", err.msg);
+	ck_assert_int_eq(sf_upload_finish(up, NULL, &err), -EINVAL);
+	ck_assert_msg(strncmp(err.msg, "'mem://run/a': ", 15) == 0 && strstr(err.msg, why), "%s",
+	              err.msg);
+	sf_upload_drop(up);
+}
+
 START_TEST(bytes_that_come_twice_are_missing_or_are_too_many_are_refused)
 {
 	struct world w = { .u.part_bytes = 100 };
@@ -375,13 +393,11 @@ START_TEST(bytes_that_come_twice_are_missing_or_are_too_many_are_refused)
 	uint8_t at[LEN] = { 0 };
 
 	begin_world(&w);
+	is_refused(&w, 140, 20, "bytes of part 2 are written twice"); /* of a part that is open */
+	is_refused(&w, 50, 1, "bytes from 50 on are written twice");  /* of one that is gone */
+	is_refused(&w, 200, 51, "its size of 250");                   /* behind its end */
 	up = begin(&w, "a", 250);
 	write_it(up, 0, at, 150);
-	ck_assert_int_eq(sf_upload_write(up, 140, at, 20, &err),
-	                 -EINVAL); /* of a part that is open */
-	ck_assert_int_eq(sf_upload_write(up, 50, at, 1, &err), -EINVAL);   /* of one that is gone */
-	ck_assert_int_eq(sf_upload_write(up, 200, at, 51, &err), -EINVAL); /* behind its end */
-	ck_assert_ptr_nonnull(strstr(err.msg, "its size of 250"));
 	ck_assert_int_eq(sf_upload_finish(up, NULL, &err), -EINVAL);
 	ck_assert_ptr_nonnull(strstr(err.msg, "150 bytes of it were written, it has 250"));
 	sf_upload_drop(up);
@@ -392,6 +408,30 @@ START_TEST(bytes_that_come_twice_are_missing_or_are_too_many_are_refused)
 	sf_upload_drop(up);
 	ck_assert_uint_eq(sf_put_mem_count(&w.mem), 0);
 	ck_assert_uint_eq(sf_put_mem_unfinished(&w.mem), 0);
+	end_world(&w);
+}
+END_TEST
+
+/* Where the size is not known parts become longer: the 19th here, of 2^48 bytes, has no room in any process. */
+START_TEST(a_part_that_finds_no_memory_is_the_end_of_the_upload)
+{
+	const uint64_t first = UINT64_C(1) << 30, last = (first << 18) - first;
+	struct world w = { .u.part_bytes = first,
+		           .mem.part_max = UINT64_MAX / 2,
+		           .mem.parts_max = 19 };
+	struct sf_error err = SF_ERROR_INIT;
+	struct sf_upload *up;
+
+	begin_world(&w);
+	up = begin(&w, "a", 0);
+	write_it(up, 0, "0123456789", 10);
+	ck_assert_int_eq(sf_upload_write(up, last, "x", 1, &err), -ENOMEM);
+	ck_assert_ptr_nonnull(strstr(err.msg, "no memory for a part of 281474976710656 bytes"));
+	ck_assert_int_eq(sf_upload_write(up, 10, "x", 1, NULL), -ENOMEM);
+	ck_assert_int_eq(sf_upload_finish(up, NULL, &err), -ENOMEM);
+	ck_assert_ptr_nonnull(strstr(err.msg, "no memory for a part of 281474976710656 bytes"));
+	sf_upload_drop(up);
+	ck_assert_uint_eq(sf_put_mem_count(&w.mem), 0);
 	end_world(&w);
 }
 END_TEST
@@ -441,6 +481,7 @@ static Suite *suite(void)
 	tcase_add_test(t, many_write_side_by_side_within_a_budget_of_two_parts);
 	tcase_add_test(t, what_is_canceled_ends_and_is_called_off);
 	tcase_add_test(t, bytes_that_come_twice_are_missing_or_are_too_many_are_refused);
+	tcase_add_test(t, a_part_that_finds_no_memory_is_the_end_of_the_upload);
 	tcase_add_test(t, what_a_killed_process_left_is_swept_and_nobody_elses);
 	suite_add_tcase(s, t);
 	return s;
