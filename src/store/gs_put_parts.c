@@ -307,16 +307,24 @@ static int parts_finish(struct sf_store *store, const struct sf_put_to *to, cons
 
 SF_VEC(keys, char *);
 
+struct deleting {
+	struct sf_gs_store *s;
+	struct keys all;
+	const _Atomic bool *stop;
+	struct sf_error *err; /* of the listing */
+};
+
 static int note_key(void *arg, const struct sf_bucket_entry *e)
 {
+	struct deleting *d = arg;
 	char *key = e->is_prefix ? NULL : strndup(e->key, e->key_len);
 
 	if (e->is_prefix)
 		return 0;
-	if (key && keys_push(arg, key) == 0)
+	if (key && keys_push(&d->all, key) == 0)
 		return 0;
 	free(key);
-	return -ENOMEM;
+	return sf_fail(d->err, -ENOMEM, "no memory for %zu parts", d->all.n + 1);
 }
 
 static int list(struct sf_gs_store *s, const char *prefix, sf_bucket_each *each, void *arg,
@@ -331,12 +339,6 @@ static int list(struct sf_gs_store *s, const char *prefix, sf_bucket_each *each,
 	return r;
 }
 
-struct deleting {
-	struct sf_gs_store *s;
-	struct keys all;
-	const _Atomic bool *stop;
-};
-
 static int delete_key(void *arg, size_t i, struct sf_error *err)
 {
 	struct deleting *d = arg;
@@ -348,7 +350,7 @@ static int delete_key(void *arg, size_t i, struct sf_error *err)
 static int parts_abort(struct sf_store *store, const struct sf_put_to *to, const char *id,
                        struct sf_error *err)
 {
-	struct deleting d = { .s = (struct sf_gs_store *)store, .stop = to->stop };
+	struct deleting d = { .s = (struct sf_gs_store *)store, .stop = to->stop, .err = err };
 	SF_FREE char *key = sf_bucket_key(&d.s->b, to->name);
 	SF_FREE char *prefix = NULL;
 	int r = 0;
@@ -358,7 +360,7 @@ static int parts_abort(struct sf_store *store, const struct sf_put_to *to, const
 		r = sf_fail(err, -ENOMEM, "no memory for a request");
 	}
 	if (r >= 0)
-		r = list(d.s, prefix, note_key, &d.all, err);
+		r = list(d.s, prefix, note_key, &d, err);
 	if (r >= 0)
 		r = each_of(d.all.n, true, delete_key, &d, err);
 	for (size_t i = 0; i < d.all.n; i++)
@@ -372,6 +374,7 @@ struct finding {
 	char *last; /* the last upload's key without the part's number */
 	int (*each)(void *arg, const char *name, const char *id);
 	void *arg;
+	struct sf_error *err;
 };
 
 /* NAME.part-TOKEN-N: where the mark is; NULL: it is no part. */
@@ -402,7 +405,7 @@ static int find_part(void *arg, const struct sf_bucket_entry *e)
 	f->last = strndup(e->key, len);
 	SF_FREE char *name = strndup(e->key + f->cut, (size_t)(mark - e->key) - f->cut);
 	if (!f->last || !name)
-		return -ENOMEM;
+		return sf_fail(f->err, -ENOMEM, "no memory for a listing");
 	return f->each(f->arg, name, f->last + len - TOKEN_LEN);
 }
 
@@ -411,7 +414,7 @@ static int parts_unfinished(struct sf_store *store, const struct sf_put_to *to,
                             struct sf_error *err)
 {
 	struct sf_gs_store *s = (struct sf_gs_store *)store;
-	struct finding f = { .cut = strlen(s->b.prefix), .each = each, .arg = arg };
+	struct finding f = { .cut = strlen(s->b.prefix), .each = each, .arg = arg, .err = err };
 	SF_FREE char *prefix = sf_bucket_key(&s->b, to->name);
 	int r = prefix ? list(s, prefix, find_part, &f, err)
 	               : sf_fail(err, -ENOMEM, "no memory for a request");

@@ -98,6 +98,7 @@ struct sweeping {
 	struct lefts left;
 	bool (*which)(void *arg, const char *name);
 	void *arg;
+	struct sf_error *err;
 };
 
 static int note_left(void *arg, const char *name, const char *id)
@@ -112,7 +113,7 @@ static int note_left(void *arg, const char *name, const char *id)
 		return 0;
 	free(l.name);
 	free(l.id);
-	return -ENOMEM;
+	return sf_fail(s->err, -ENOMEM, "no memory for %zu unfinished uploads", s->left.n + 1);
 }
 
 static int abort_one(struct sf_uploads *u, void *arg, size_t i, struct sf_error *err)
@@ -127,7 +128,7 @@ static int abort_one(struct sf_uploads *u, void *arg, size_t i, struct sf_error 
 int sf_upload_sweep(struct sf_uploads *u, const char *prefix,
                     bool (*which)(void *arg, const char *name), void *arg, struct sf_error *err)
 {
-	struct sweeping s = { .which = which, .arg = arg };
+	struct sweeping s = { .which = which, .arg = arg, .err = err };
 	const struct sf_put_to to = to_of(u, prefix, NULL, SF_UPLOAD_REPLACE);
 	int r = ops_of(u)->unfinished(u->store, &to, note_left, &s, err);
 
