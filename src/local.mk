@@ -503,6 +503,7 @@ SF_SOURCES_TOOL = \
 	%D%/tool/parallel.c \
 	%D%/tool/progress.c \
 	%D%/tool/reshard.c \
+	%D%/tool/reshard_items.c \
 	%D%/tool/reshard_plan.c \
 	%D%/tool/share.c \
 	%D%/tool/stats.c \

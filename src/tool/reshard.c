@@ -9,21 +9,18 @@
 
 #include "base/arena.h"
 #include "base/clock.h"
-#include "base/map.h"
 #include "base/mem.h"
 #include "base/path.h"
 #include "base/thread_pool.h"
-#include "format/megatron/megatron.h"
 #include "shardfuse_save.h"
 #include "store/url.h"
 #include "tool/apart.h"
-#include "tool/claims.h"
 #include "tool/disk_room.h"
 #include "tool/interrupt.h"
 #include "tool/reshard.h"
+#include "tool/reshard_items.h"
 #include "tool/reshard_plan.h"
 #include "view/view.h"
-#include "view/view_size.h"
 
 enum {
 	READS = 16,             /* at once: more would only share the reader's memory */
@@ -34,16 +31,10 @@ enum {
 		600 * 1000, /* ranks that open the sources by themselves, some later than others */
 };
 
-/* A key. */
-struct item {
-	struct sf_session *s;
-	uint32_t entry; /* of its catalog */
-};
-
 /* A rank's part of an item: what its provider is given. */
 struct piece {
 	struct reshard *x;
-	const struct item *item;
+	const struct sf_reshard_item *item;
 	uint64_t base; /* bytes */
 };
 
@@ -60,15 +51,11 @@ struct rank {
 struct reshard {
 	const struct sf_reshard_options *o;
 	const char *target;
-	struct item *item;
-	struct sf_reshard_cut *cut; /* of each item */
-	size_t n, cap;
-	uint64_t bytes;
+	struct sf_reshard_items items;
 	struct rank *rank; /* those of this process: numbers first … first + nranks - 1 */
 	uint32_t first, nranks;
 	struct shardfuse_save_step *step; /* of one item */
-	size_t nsteps;
-	_Atomic bool stop; /* a signal came */
+	_Atomic bool stop;                /* a signal came */
 	struct {
 		pthread_mutex_t m;
 		pthread_cond_t c;
@@ -77,132 +64,10 @@ struct reshard {
 	} locked;
 };
 
-static const struct sf_entry *entry_of(const struct item *i)
-{
-	return &i->s->catalog->entry[i->entry];
-}
-
-static const struct sf_tensor *tensor_of(const struct item *i)
-{
-	uint32_t t = entry_of(i)->tensor;
-
-	return t == SF_NONE ? NULL : &i->s->ckpt->tensor[t];
-}
-
-/* ---- what is written ---- */
-
-static int same_key(void *arg, uint32_t value, const char *key, size_t len)
-{
-	const struct sf_entry *e = entry_of(&((const struct reshard *)arg)->item[value]);
-
-	return e->len == len && memcmp(e->name, key, len) == 0;
-}
-
-static int key_twice(const struct item *a, const struct item *b, struct sf_error *err)
-{
-	struct sf_buf name = { .limit = 300 };
-	int r;
-
-	sf_escape_text(&name, entry_of(a)->name, SF_MIN(entry_of(a)->len, 250u));
-	r = sf_fail(err, -EINVAL, "key '%s' is in '%.300s' and in '%.300s'", sf_buf_cstr(&name),
-	            a->s->store->source, b->s->store->source);
-	sf_buf_release(&name);
-	return r;
-}
-
-static int take_entry(struct reshard *x, struct sf_session *s, uint32_t entry, struct sf_map *keys,
-                      struct sf_error *err)
-{
-	const struct sf_entry *e = &s->catalog->entry[entry];
-	struct item *it = &x->item[x->n];
-	const struct sf_tensor *t;
-	uint32_t was;
-	int failed;
-
-	*it = (struct item){ s, entry };
-	was = sf_map_add(keys, e->name, e->len, (uint32_t)x->n, same_key, x, &failed);
-	if (failed < 0)
-		return sf_fail(err, failed, "no memory for %zu keys", x->n);
-	if (was != SF_MAP_NONE)
-		return key_twice(&x->item[was], it, err);
-	t = tensor_of(it);
-	x->cut[x->n] = (struct sf_reshard_cut){
-		.bytes = t ? sf_tensor_bytes_as(t, (enum sf_dtype)e->dtype)
-		           : sf_object_bytes(&s->ckpt->object[e->object]),
-		.rows = t && t->ndim ? t->shape[0] : 0,
-	};
-	x->bytes += x->cut[x->n].bytes;
-	x->nsteps = SF_MAX(x->nsteps, (size_t)e->npath);
-	x->n++;
-	return 0;
-}
-
-/* Megatron's common state: its values are keys of their own, of the group common; a DCP that has it as one
- * item besides is one of Megatron's that was not committed. */
-static bool is_common_state(const struct sf_catalog *c, const struct sf_entry *e)
-{
-	const struct sf_key *key = &c->ckpt->key[e->key];
-
-	return strcmp(c->ckpt->format, "megatron") == 0 &&
-	       key->len == strlen(MEGATRON_COMMON_KEY) &&
-	       memcmp(key->name, MEGATRON_COMMON_KEY, key->len) == 0;
-}
-
-static bool is_left_out(const struct reshard *x, const struct sf_catalog *c,
-                        const struct sf_entry *e)
-{
-	return (e->tensor == SF_NONE && c->opt->objects == SF_OBJECTS_NONE) ||
-	       is_common_state(c, e) ||
-	       (x->o->no_optim && c->group[e->group].of->role == SF_ROLE_OPTIM);
-}
-
-/* Its keys, also those that lie beside the checkpoint; tensors that are there. */
-static int take_session(struct reshard *x, struct sf_session *s, struct sf_map *keys,
-                        struct sf_error *err)
-{
-	const struct sf_catalog *c = s->catalog;
-	SF_FREE uint32_t *entry = sf_alloc_array(c->n, sizeof(*entry));
-	int r = 0;
-	size_t n = 0;
-
-	if (!entry)
-		return sf_fail(err, -ENOMEM, "no memory for %u keys", c->n);
-	for (uint32_t i = 0; i < c->n && r >= 0; i++) {
-		if (is_left_out(x, c, &c->entry[i]))
-			continue;
-		entry[n++] = i;
-		r = take_entry(x, s, i, keys, err);
-	}
-	return r < 0 ? r : sf_claims_check(s, entry, n, err);
-}
-
-static int take_all(struct reshard *x, struct sf_session *const *source, size_t n,
-                    struct sf_error *err)
-{
-	struct sf_map keys = { 0 };
-	size_t all = 0;
-	int r = 0;
-
-	for (size_t i = 0; i < n; i++)
-		all += source[i]->catalog->n;
-	x->item = sf_alloc_array(all, sizeof(*x->item));
-	x->cut = sf_alloc_array(all, sizeof(*x->cut));
-	if (!x->item || !x->cut || sf_map_reserve(&keys, all) < 0)
-		r = sf_fail(err, -ENOMEM, "no memory for %zu keys", all);
-	for (size_t i = 0; i < n && r >= 0; i++)
-		r = take_session(x, source[i], &keys, err);
-	sf_map_release(&keys);
-	if (r >= 0 && !x->n)
-		r = sf_fail(err, -EINVAL, "nothing to write: no key of this selection");
-	if (r >= 0 && sf_reshard_plan(x->cut, x->n, x->o->ranks) < 0)
-		r = sf_fail(err, -ENOMEM, "no memory for %u ranks", x->o->ranks);
-	return r;
-}
-
 static int check_room(const struct reshard *x, struct sf_error *err)
 {
 	SF_CLEANUP(sf_disk_room_release) struct sf_disk_room room = { 0 };
-	int r = sf_disk_room_add(&room, x->target, x->bytes, err);
+	int r = sf_disk_room_add(&room, x->target, x->items.bytes, err);
 
 	return r < 0 ? r : sf_disk_room_check(&room, err);
 }
@@ -211,8 +76,8 @@ static int check_room(const struct reshard *x, struct sf_error *err)
 
 static int emit(void *arg, uint64_t off, uint64_t len, struct sf_parts *p, struct sf_error *err)
 {
-	const struct item *it = arg;
-	const struct sf_entry *e = entry_of(it);
+	const struct sf_reshard_item *it = arg;
+	const struct sf_entry *e = sf_reshard_entry(it);
 	int r = sf_parts_tensor(p, e->tensor, off, len, (enum sf_dtype)e->dtype);
 
 	return r < 0 ? sf_fail(err, r, "bytes %llu + %llu of a tensor", (unsigned long long)off,
@@ -259,7 +124,8 @@ static int provide(void *arg, uint64_t off, void *to, size_t len, struct shardfu
 }
 
 /* The archive that value.pt in a mount is. */
-static int read_object(const struct item *it, void **ret, size_t *ret_len, struct sf_error *err)
+static int read_object(const struct sf_reshard_item *it, void **ret, size_t *ret_len,
+                       struct sf_error *err)
 {
 	const struct sf_selection sel = { .entry = &it->entry, .n = 1, .cast = true, .bare = true };
 	struct sf_vfile *f;
@@ -308,10 +174,10 @@ static struct rank *rank_here(const struct reshard *x, uint32_t rank)
 	return rank >= x->first && rank - x->first < x->nranks ? &x->rank[rank - x->first] : NULL;
 }
 
-static int add_object(struct reshard *x, struct rank *rank, const struct item *it,
+static int add_object(struct reshard *x, struct rank *rank, const struct sf_reshard_item *it,
                       struct sf_error *err)
 {
-	const struct sf_entry *e = entry_of(it);
+	const struct sf_entry *e = sf_reshard_entry(it);
 	struct shardfuse_save_object o = SHARDFUSE_INIT(o);
 	struct shardfuse_error why = { "" };
 	void *at;
@@ -329,12 +195,12 @@ static int add_object(struct reshard *x, struct rank *rank, const struct item *i
 	return r < 0 ? sf_fail(err, r, "%s", why.msg) : 0;
 }
 
-static int add_tensor(struct reshard *x, struct rank *rank, const struct item *it, uint64_t row,
-                      uint64_t rows, struct sf_error *err)
+static int add_tensor(struct reshard *x, struct rank *rank, const struct sf_reshard_item *it,
+                      uint64_t row, uint64_t rows, struct sf_error *err)
 {
-	const struct sf_entry *e = entry_of(it);
-	const struct sf_tensor *t = tensor_of(it);
-	const struct sf_reshard_cut *c = &x->cut[it - x->item];
+	const struct sf_entry *e = sf_reshard_entry(it);
+	const struct sf_tensor *t = sf_reshard_tensor(it);
+	const struct sf_reshard_cut *c = &x->items.cut[it - x->items.item];
 	uint64_t offset[SF_DIMS_MAX] = { row }, extent[SF_DIMS_MAX];
 	struct shardfuse_save_tensor out = SHARDFUSE_INIT(out);
 	struct shardfuse_error why = { "" };
@@ -342,7 +208,7 @@ static int add_tensor(struct reshard *x, struct rank *rank, const struct item *i
 	int r;
 
 	if (!p)
-		return sf_fail(err, -ENOMEM, "no memory for %zu keys", x->n);
+		return sf_fail(err, -ENOMEM, "no memory for %zu keys", x->items.n);
 	*p = (struct piece){ x, it, c->rows ? c->bytes / c->rows * row : 0 };
 	for (unsigned d = 0; d < t->ndim; d++)
 		extent[d] = d ? t->shape[d] : rows;
@@ -361,11 +227,11 @@ static int add_tensor(struct reshard *x, struct rank *rank, const struct item *i
 	return r < 0 ? sf_fail(err, r, "%s", why.msg) : 0;
 }
 
-static int name_of_failure(const struct item *it, int r, struct sf_error *err)
+static int name_of_failure(const struct sf_reshard_item *it, int r, struct sf_error *err)
 {
 	struct sf_buf name = { .limit = 300 };
 
-	sf_escape_text(&name, entry_of(it)->name, SF_MIN(entry_of(it)->len, 250u));
+	sf_escape_text(&name, sf_reshard_entry(it)->name, SF_MIN(sf_reshard_entry(it)->len, 250u));
 	sf_fail(err, r, "key '%s': %s", sf_buf_cstr(&name),
 	        r == -EINVAL ? "a name with a NUL" : strerror(-r));
 	sf_buf_release(&name);
@@ -375,15 +241,15 @@ static int name_of_failure(const struct item *it, int r, struct sf_error *err)
 /* To each rank that has some of it. */
 static int add_item(struct reshard *x, size_t i, struct sf_arena *scratch, struct sf_error *err)
 {
-	const struct item *it = &x->item[i];
-	const struct sf_reshard_cut *c = &x->cut[i];
+	const struct sf_reshard_item *it = &x->items.item[i];
+	const struct sf_reshard_cut *c = &x->items.cut[i];
 	const uint32_t ranks = x->o->ranks;
 	uint64_t at, rows;
-	int r = take_path(x, entry_of(it), scratch);
+	int r = take_path(x, sf_reshard_entry(it), scratch);
 
 	if (r < 0)
 		return name_of_failure(it, r, err);
-	if (!tensor_of(it))
+	if (!sf_reshard_tensor(it))
 		return rank_here(x, c->first) ? add_object(x, rank_here(x, c->first), it, err) : 0;
 	for (uint32_t k = 0; k < (c->step ? ranks : 1) && r >= 0; k++) {
 		uint32_t rank = (uint32_t)(((uint64_t)c->first + k) % ranks);
@@ -511,10 +377,10 @@ static int add_all(struct reshard *x, struct sf_error *err)
 {
 	int r = 0;
 
-	x->step = sf_alloc_array(x->nsteps, sizeof(*x->step));
+	x->step = sf_alloc_array(x->items.nsteps, sizeof(*x->step));
 	if (!x->step)
-		return sf_fail(err, -ENOMEM, "no memory for %zu keys", x->n);
-	for (size_t i = 0; i < x->n && r >= 0; i++) {
+		return sf_fail(err, -ENOMEM, "no memory for %zu keys", x->items.n);
+	for (size_t i = 0; i < x->items.n && r >= 0; i++) {
 		SF_CLEANUP(sf_arena_release) struct sf_arena scratch = { 0 };
 		r = atomic_load(&x->stop) ? sf_fail(err, -ECANCELED, "interrupted")
 		                          : add_item(x, i, &scratch, err);
@@ -586,7 +452,9 @@ static int prepare(struct reshard *x, struct sf_session *const *source, size_t n
 	for (size_t i = 0; i < nsources && r >= 0; i++)
 		r = sf_apart_check(source[i], x->target, err);
 	if (r >= 0)
-		r = take_all(x, source, nsources, err);
+		r = sf_reshard_items_take(&x->items, source, nsources, x->o->no_optim, err);
+	if (r >= 0 && sf_reshard_plan(x->items.cut, x->items.n, x->o->ranks) < 0)
+		r = sf_fail(err, -ENOMEM, "no memory for %u ranks", x->o->ranks);
 	if (r >= 0 && !sf_url_scheme(x->target))
 		r = check_room(x, err);
 	return r;
@@ -624,7 +492,7 @@ static int write_all(struct reshard *x, struct sf_error *err)
 	int r;
 
 	sf_interrupt_hold(&x->stop);
-	atomic_store(&x->o->progress->total, x->bytes);
+	atomic_store(&x->o->progress->total, x->items.bytes);
 	sf_progress_start(x->o->progress);
 	r = begin_ranks(x, err);
 	if (r >= 0)
@@ -656,7 +524,6 @@ int sf_reshard(struct sf_session *const *source, size_t nsources, const char *ta
 			tell_others(&x, err->msg);
 	}
 	free(x.step);
-	free(x.item);
-	free(x.cut);
+	sf_reshard_items_release(&x.items);
 	return r;
 }
