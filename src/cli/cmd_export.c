@@ -516,7 +516,10 @@ int sf_export(const struct sf_export_options *o, const struct sf_common *common,
 	}
 	for (size_t n = strlen(target); n > 1 && target[n - 1] == '/'; x.dir = true)
 		target[--n] = '\0';
-	if (choose(&x, o, common, &err) < 0)
+	r = choose(&x, o, common, &err);
+	if (share) /* what lies at TARGET may be another thing on another host */
+		r = share->agree(r, &err);
+	if (r < 0)
 		return failed(share, SF_EXIT_USAGE, &err);
 
 	sf_interrupt_init();

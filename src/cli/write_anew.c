@@ -105,8 +105,12 @@ static int write_all(const struct sf_session_options *given, char *const *source
 	size_t open = 0;
 	int r;
 
-	if (!s || !at)
-		return sf_fail(err, -ENOMEM, "no memory for %zu sources", n);
+	if (!s || !at) {
+		r = sf_fail(err, -ENOMEM, "no memory for %zu sources", n);
+		if (o->comm)
+			sf_reshard_give_up(target, o, err->msg);
+		return r;
+	}
 	own.memory -= o->memory;
 	r = sf_session_io(&io, &own, err);
 	own.io = &io;

@@ -63,6 +63,9 @@ static int run(int argc, char **argv)
 	code = dispatch(argc, argv);
 	if (!sf_ranks.began && sf_ranks.comm.rank == 0)
 		MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+	else if (
+		!sf_ranks.began) /* a file that options name is another on this host: it was told */
+		MPI_Abort(MPI_COMM_WORLD, code);
 	return code;
 }
 

@@ -65,7 +65,8 @@ int sf_ranks_print(const struct sf_buf *text, struct sf_error *err)
 		MPI_Send(text->at, len, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
 		return 0;
 	}
-	fwrite(text->at, 1, text->len, stdout);
+	if (text->len)
+		fwrite(text->at, 1, text->len, stdout);
 	for (uint32_t i = 1; i < sf_ranks.comm.size; i++) {
 		MPI_Status status;
 		MPI_Probe((int)i, 0, MPI_COMM_WORLD, &status);

@@ -112,6 +112,17 @@ one_fails export "$work/never" --format dcp
 [ ! -e "$work/never" ] && [ ! -e "$work/never-tmp" ]
 check "a job that failed leaves something" $?
 
+# a file that options name is not there on another rank's host: told, and the job ends
+: >"$work/rules"
+for verb in "verify $source" "export $source $work/never --format npy" "reshard $source $work/never"; do
+	# shellcheck disable=SC2086
+	timeout 60 mpirun $mpi_flags -n 1 ./shardfuse-mpi $verb --join-rules "$work/rules" : -n 1 ./shardfuse-mpi $verb --join-rules "$work/norules" \
+		>"$work/out" 2>"$work/said"
+	r=$?
+	[ $r != 0 ] && [ $r != 124 ] && own | grep -q norules
+	check "$verb: a file that is on one host alone: exit status $r" $?
+done
+
 # usage: rank 0 says it, once
 for args in '' 'nonsense' 'verify' 'verify a b' 'verify --nonsense x' 'export a b.pt'; do
 	# shellcheck disable=SC2086
