@@ -231,8 +231,8 @@ struct shardfuse_save_request;
  *
  * A bucket: below the prefix is nothing yet, or what a killed save has left, which goes. Each shard goes up
  * in parts while it is written, under a name with the save's own token ("__0_0-0123abcd.distcp", which
- * .metadata says), and .metadata comes last: of several saves of one prefix the one that begins last wins, the
- * others fail. A checkpoint there is not replaced, and there is no manifest (-ENOTSUP).
+ * .metadata says), and .metadata comes last: of several saves of one prefix the one that creates it wins (one that sees
+ * that a later one has begun gives up before), the others fail. A checkpoint there is not replaced, and there is no manifest (-ENOTSUP).
  *
  * Local: no rank waits for another, nothing is made yet. @comm is copied (NULL: the communicator of
  * one), what its arg points to outlives the save. @opt may be NULL, and nothing but keep, log and

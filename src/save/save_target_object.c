@@ -22,7 +22,6 @@ static int open_store(struct sf_target_object *t, struct sf_error *err)
 	r = sf_target_store_get(t->url, &t->o, &shared, err);
 	if (r < 0)
 		return r;
-	sf_target_store_stop(shared, false);
 	t->up = sf_target_store_uploads(shared);
 	atomic_store(&t->shared, shared);
 	return 0;
@@ -42,15 +41,35 @@ static void take_token(struct sf_target_object *t, const char *token)
 	sf_shard_tag(t->base.tag, token);
 }
 
-/* What is to be seen below the prefix, before the marker is put. */
-static int look(struct sf_target_object *t, struct sf_object_names *left, size_t *first,
-                struct sf_error *err)
+/*
+ * What is below the prefix goes, if a killed save left it. Looked at before the marker is put, which tells others
+ * of it; and after: a save that was thought dead may have ended meanwhile, and one that has not yet sees the
+ * marker before it does.
+ */
+static int take_over(struct sf_target_object *t, const struct sf_target_files *files,
+                     const char *token, bool *ret_left, struct sf_error *err)
 {
+	struct sf_object_names left = { 0 };
 	struct sf_object_marker was = { 0 };
+	size_t first = 0;
 	int r = sf_object_marker_read(t, &was, err);
 
 	if (r >= 0)
-		r = sf_object_look(t, &was, left, first, err);
+		r = sf_object_look(t, &was, &left, &first, err);
+	if (r >= 0)
+		r = sf_object_marker_make(&t->mine, token, files, &left, err);
+	if (r >= 0)
+		r = sf_object_marker_put(t, err);
+	*ret_left = left.n > 0;
+	if (r >= 0) {
+		sf_object_names_free(&left);
+		left = (struct sf_object_names){ 0 };
+		r = sf_object_look(t, &was, &left, &first, err);
+		*ret_left = *ret_left || r < 0;
+	}
+	if (r >= 0)
+		r = sf_object_remove(t, &left, first, err);
+	sf_object_names_free(&left);
 	sf_object_marker_release(&was);
 	return r;
 }
@@ -59,8 +78,7 @@ static int object_claim(struct sf_save_target *base, const struct sf_target_file
                         bool replace, char token[33], struct sf_error *err)
 {
 	struct sf_target_object *t = object_of(base);
-	struct sf_object_names left = { 0 };
-	size_t first = 0;
+	bool left = false;
 	char mine[33];
 	int r;
 
@@ -68,19 +86,14 @@ static int object_claim(struct sf_save_target *base, const struct sf_target_file
 	sf_save_target_token(mine);
 	take_token(t, mine);
 	r = open_store(t, err);
+	if (r >= 0 && t->shared)
+		sf_target_store_stop(t->shared, false); /* a save before was cancelled, maybe */
 	if (r >= 0)
-		r = look(t, &left, &first, err);
-	if (r >= 0)
-		r = sf_object_marker_make(&t->mine, mine, files, &left, err);
-	if (r >= 0)
-		r = sf_object_marker_put(t, err);
-	if (r >= 0)
-		r = sf_object_remove(t, &left, first, err);
+		r = take_over(t, files, mine, &left, err);
 	t->base.owns = r >= 0;
 	/* as long as there is anything of a killed save, a marker says so */
-	if (r < 0 && t->mine.ours && !left.n)
+	if (r < 0 && t->mine.ours && !left)
 		sf_object_drop(t);
-	sf_object_names_free(&left);
 	if (r >= 0)
 		memcpy(token, mine, sizeof(mine));
 	return r;

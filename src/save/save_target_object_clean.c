@@ -101,7 +101,7 @@ static int look_at(void *arg, const struct sf_objinfo *info)
 	case SF_OBJECT_SHARD:
 		return 0;
 	case SF_OBJECT_MARK:
-		return l->m->ours ? 0 : refuse(l, info->name);
+		return l->m->ours || l->t->mine.ours ? 0 : refuse(l, info->name);
 	case SF_OBJECT_OTHER:
 		return refuse(l, info->name);
 	default:
@@ -130,10 +130,12 @@ int sf_object_look(struct sf_target_object *t, const struct sf_object_marker *m,
 
 struct cleaned {
 	const struct sf_target_object *t;
-	bool own;   /* this save's shards; else those of all others */
-	bool named; /* what has no tag, too */
+	bool own;          /* this save's shards; else those of all others */
+	bool named;        /* what has no tag, too */
+	bool others_below; /* somebody saves to BELOW, or has: what is there is not of this target */
 	struct sf_object_names names;
 };
+#define BELOW "model_and_optim/" /* where one of the formats has its shards */
 
 static bool goes(const struct cleaned *c, const char *name)
 {
@@ -141,7 +143,8 @@ static bool goes(const struct cleaned *c, const char *name)
 
 	switch (sf_object_kind(&c->t->mine, name, tag)) {
 	case SF_OBJECT_SHARD:
-		return (strcmp(tag, c->t->base.tag) == 0) == c->own;
+		return (strcmp(tag, c->t->base.tag) == 0) == c->own &&
+		       (c->own || !c->others_below || strncmp(name, BELOW, strlen(BELOW)) != 0);
 	case SF_OBJECT_LEFT:
 		return c->named;
 	default: /* also what tells: it may be another save's */
@@ -153,9 +156,24 @@ static int take_name(void *arg, const struct sf_objinfo *info)
 {
 	struct cleaned *c = arg;
 
+	c->others_below |= strcmp(info->name, BELOW SF_OBJECT_MARKER) == 0 ||
+	                   (!*c->t->mine.dir && strcmp(info->name, BELOW ".metadata") == 0);
 	return info->size != UINT64_MAX && goes(c, info->name)
 	               ? sf_object_names_add(&c->names, info->name)
 	               : 0;
+}
+
+/* Now that all of the listing was seen. */
+static void keep_if(struct sf_object_names *names, const struct cleaned *c)
+{
+	size_t n = 0;
+
+	for (size_t i = 0; i < names->n; i++)
+		if (goes(c, names->at[i]))
+			names->at[n++] = names->at[i];
+		else
+			free(names->at[i]);
+	names->n = n;
 }
 
 static bool is_unfinished(void *arg, const char *name)
@@ -169,9 +187,10 @@ static bool is_unfinished(void *arg, const char *name)
 /* Nothing depends on it: what stays, the next save removes. */
 static int clean(struct sf_target_object *t, bool own, bool named)
 {
-	struct cleaned c = { t, own, named, { 0 } };
+	struct cleaned c = { .t = t, .own = own, .named = named };
 	int r = list(t, take_name, &c, NULL), unfinished;
 
+	keep_if(&c.names, &c);
 	if (r >= 0)
 		r = sf_object_remove(t, &c.names, 0, NULL);
 	unfinished = sf_upload_sweep(t->up, "", is_unfinished, &c, NULL);
@@ -218,6 +237,8 @@ static int remove_what_tells(struct sf_target_object *t)
 	bool two = !sf_object_is_alone(&t->mine);
 	int r = t->committed ? 1 : t->maybe ? sf_object_is_my_metadata(t) : 0;
 
+	if (r == 0 && t->maybe)
+		return -EAGAIN; /* the server may still come to it */
 	if (r > 0 && two)
 		r = sf_upload_remove(t->up, &tells[0], 1, NULL);
 	else if (r == 0)

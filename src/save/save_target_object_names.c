@@ -8,6 +8,7 @@
 #include "save/save_target_object_priv.h"
 
 #define NAME_MAX_BYTES 4200
+#define PART_TOKEN 16 /* hex digits */
 
 static int by_text(const void *key, const void *at)
 {
@@ -42,13 +43,18 @@ bool sf_object_is_alone(const struct sf_object_marker *m)
 	return is_meta(m, m->last);
 }
 
-/* Google's parts are objects, NAME.part-…, until they are composed. */
+/* Google's parts are objects, NAME.part-TOKEN-N (store/gs_put_parts.c), until they are composed. */
 static const char *whole_name(const char *name, char room[NAME_MAX_BYTES])
 {
-	const char *slash = strrchr(name, '/');
-	const char *part = strstr(slash ? slash : name, ".part-");
+	static const char mark[] = ".part-";
+	const char *part = NULL, *token, *number;
 
-	if (!part || (size_t)(part - name) >= NAME_MAX_BYTES)
+	for (const char *p = name; (p = strstr(p, mark)) != NULL; p++)
+		part = p; /* a name may have one of its own */
+	token = part ? part + strlen(mark) : name;
+	number = token + strspn(token, "0123456789abcdef");
+	if (!part || number - token != PART_TOKEN || *number != '-' || !number[1] ||
+	    number[1 + strspn(number + 1, "0123456789")] || part - name >= NAME_MAX_BYTES)
 		return name;
 	memcpy(room, name, (size_t)(part - name));
 	room[part - name] = 0;
@@ -75,7 +81,7 @@ enum sf_object_kind sf_object_kind(const struct sf_object_marker *m, const char 
 	if (is_meta(m, name))
 		return SF_OBJECT_META;
 	return strcmp(whole, m->last) == 0 || is_meta(m, whole) || is_named(m, whole) ||
-	                       strcmp(whole, "common.pt") == 0
+	                       is_named(m, name) || strcmp(whole, "common.pt") == 0
 	               ? SF_OBJECT_LEFT
 	               : SF_OBJECT_OTHER;
 }
