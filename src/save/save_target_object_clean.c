@@ -98,8 +98,8 @@ static int look_at(void *arg, const struct sf_objinfo *info)
 	l->meta |= kind == SF_OBJECT_META;
 	l->last |= kind == SF_OBJECT_LAST;
 	switch (kind) {
-	case SF_OBJECT_SHARD:
-		return 0;
+	case SF_OBJECT_SHARD: /* without a marker nobody knows whose; another save may have begun since */
+		return l->m->ours || l->t->mine.ours ? 0 : refuse(l, info->name);
 	case SF_OBJECT_MARK:
 		return l->m->ours || l->t->mine.ours ? 0 : refuse(l, info->name);
 	case SF_OBJECT_OTHER:
@@ -207,8 +207,8 @@ static void remove_marker(struct sf_target_object *t)
 
 void sf_object_settle(struct sf_target_object *t)
 {
-	(void)clean(t, false, false);
-	if (sf_object_marker_is_mine(t, NULL) == 1)
+	/* else there is a save that has begun since, and may have won where conditions are ignored */
+	if (sf_object_marker_is_mine(t, NULL) == 1 && clean(t, false, false) >= 0)
 		remove_marker(t);
 }
 

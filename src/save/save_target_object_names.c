@@ -81,7 +81,9 @@ enum sf_object_kind sf_object_kind(const struct sf_object_marker *m, const char 
 	if (is_meta(m, name))
 		return SF_OBJECT_META;
 	return strcmp(whole, m->last) == 0 || is_meta(m, whole) || is_named(m, whole) ||
-	                       is_named(m, name) || strcmp(whole, "common.pt") == 0
+	                       is_named(m, name) ||
+	                       (strcmp(whole, "common.pt") == 0 &&
+	                        strcmp(m->last, "metadata.json") == 0)
 	               ? SF_OBJECT_LEFT
 	               : SF_OBJECT_OTHER;
 }

@@ -247,10 +247,17 @@ END_TEST
 
 START_TEST(what_no_save_left_is_left_alone)
 {
-	static const char *const names[] = { "config.json",         "step2/.metadata",
-		                             "__0_0.distcp",        "x/__0_0-01234567.distcp",
-		                             ".metadata",           "metadata.json",
-		                             "__0_0-0123456.distcp" };
+	static const char *const names[] = { "config.json",
+		                             "step2/.metadata",
+		                             "__0_0.distcp",
+		                             "x/__0_0-01234567.distcp",
+		                             ".metadata",
+		                             "metadata.json",
+		                             "__0_0-0123456.distcp",
+		                             "__0_0-01234567.distcp",
+		                             "common.pt",
+		                             ".metadata.part-mine",
+		                             "model_and_optim/" SF_OBJECT_MARKER };
 	char whole[128];
 
 	for (size_t i = 0; i < SF_ARRAY_LEN(names); i++) {
@@ -584,7 +591,7 @@ START_TEST(names_are_told_apart)
 		{ "train/rank0.pt", SF_OBJECT_OTHER, SF_OBJECT_LEFT },
 		{ "train/rank1.pt", SF_OBJECT_OTHER, SF_OBJECT_LEFT },
 		{ "train/rank2.pt", SF_OBJECT_OTHER, SF_OBJECT_OTHER },
-		{ "common.pt", SF_OBJECT_OTHER, SF_OBJECT_LEFT },
+		{ "common.pt", SF_OBJECT_OTHER, SF_OBJECT_OTHER },
 	};
 	struct sf_object_names none = { 0 };
 	struct sf_object_marker no = { 0 }, m = { 0 };
