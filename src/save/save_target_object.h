@@ -26,6 +26,9 @@ struct sf_uploads;
  *            nothing that can be found. Other ranks remove nothing: they do not know whether rank 0 has
  *            created .metadata.
  *
+ * Of two saves at once one has the target, where the server keeps conditions. Of one that ignores them (some
+ * gateways) a .metadata that lands late, behind a look that found none, replaces the other's.
+ *
  * Killed at any point: no .metadata, or a checkpoint that is whole (the marker is still there). Of formats
  * that write a file behind .metadata, killed between the two: a save before that is not the format's
  * checkpoint, and which the next claim undoes.
