@@ -5,30 +5,20 @@
 
 #define THINGS 500
 
-static uint64_t seed;
-
-static uint64_t next(uint64_t n)
-{
-	seed ^= seed << 13;
-	seed ^= seed >> 7;
-	seed ^= seed << 17;
-	return seed % n;
-}
-
 /* Property: the ranks' parts, one behind the other, are all of it, each thing once; and none has more than an
  * equal part and one thing. */
 START_TEST(each_thing_is_one_ranks)
 {
 	const uint32_t size = (uint32_t[]){ 1, 2, 3, 8, 64, 1024 }[_i];
 	uint64_t bytes[THINGS], all = 0, largest = 0;
+	uint64_t seed = sf_test_seed("each_thing_is_one_ranks");
 	size_t n, end = 0, first, to;
 
-	seed = sf_test_seed("each_thing_is_one_ranks") | 1;
 	for (int round = 0; round < 50; round++) {
-		n = next(THINGS + 1);
+		n = sf_test_below(&seed, THINGS + 1);
 		all = largest = 0;
 		for (size_t i = 0; i < n; i++) {
-			bytes[i] = next(3) ? next(1000000) : 0;
+			bytes[i] = sf_test_below(&seed, 3) ? sf_test_below(&seed, 1000000) : 0;
 			all += bytes[i] + 1;
 			largest = bytes[i] > largest ? bytes[i] : largest;
 		}
