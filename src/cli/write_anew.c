@@ -61,17 +61,15 @@ static int report(struct sf_io *io, const struct sf_store_options *opt, const ch
 	const bool url = sf_url_scheme(target) != 0;
 	SF_FREE char *at = url ? sf_url_shown(target) : strdup(target);
 	uint64_t bytes;
-	int r = 0;
 
 	if (!at)
 		return sf_fail(err, -ENOMEM, "no memory for the target's name");
 	if (!quiet) {
-		if (url)
-			r = bytes_below(io, opt, target, &bytes, err);
-		else
+		/* it is there: a server that does not list it now makes that no failure */
+		if (!url)
 			bytes = bytes_of(at);
-		if (r < 0)
-			return r;
+		else if (bytes_below(io, opt, target, &bytes, NULL) < 0)
+			bytes = atomic_load(&progress->total);
 		sf_put_name(stdout, at, strlen(at));
 		printf("\t%" PRIu64 "\n", bytes);
 	}
